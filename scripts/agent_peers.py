@@ -8,9 +8,11 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
-from adapter_peers import ROOT
 from gateway_peers import node_packages
+
+ROOT = Path(__file__).parent.parent
 
 
 def main(arguments: list[str]) -> int:

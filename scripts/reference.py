@@ -34,11 +34,12 @@ from licet.cli.schema import schema_of
 from licet.core.algebra.domains import DEFAULT_PORTS, DOMAINS, EFFECTS, METHODS, NEVER_METHODS
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason
 from licet.core.policy import argument_ties
-from licet.guard.result import Code, code_of
+from licet.guard.result import Code
+from licet.guard.result_parts import code_of
 from licet.lint.judge import RULES
 from licet.mcp.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
 from licet.mcp.protocol import METHODS as MCP_METHODS
-from licet.packages import launch_of
+from licet.packages.server_packages import launch_of
 from licet.policy_files.schema import SHAPES
 
 ROOT = Path(__file__).parent.parent

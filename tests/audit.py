@@ -154,7 +154,7 @@ def _install(log: str) -> None:
 def _watch(write: Any) -> None:
     """Note what grants may write, when the first gate is built, and when the first tool has run."""
     from licet.guard.gate import BareGate
-    from licet.guard.grant import held_paths
+    from licet.guard.held_paths import held_paths
     from licet.guard.import_path import ways
     from licet.guard.session import Session
 

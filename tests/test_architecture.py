@@ -123,11 +123,23 @@ def front_door_imports(source: str) -> Iterator[str]:
 
 
 LAYERS = {
-    "cli", "gateway", "lock", "learn", "lint", "adapters", "clients", "map", "mcp", "assemble", "wasm", "sandbox",
-    "backends", "packages", "guard", "policy_files", "source", "declare", "errors", "own_files", "core",
+    "cli", "gateway", "lock", "learn", "lint", "adapters", "clients", "map", "hooks", "mcp", "assemble", "wasm",
+    "sandbox", "backends", "packages", "guard", "policy_files", "source", "declare", "errors", "own_files", "core",
 }  # fmt: skip
 
-PRODUCTS = ("cli", "gateway", "lock", "learn", "lint", "adapters", "clients", "map", "pytest_plugin", "testing")
+PRODUCTS = (
+    "cli",
+    "gateway",
+    "lock",
+    "learn",
+    "lint",
+    "adapters",
+    "clients",
+    "map",
+    "hooks",
+    "pytest_plugin",
+    "testing",
+)
 
 
 def back_door_imports(source: str) -> Iterator[str]:
@@ -406,6 +418,17 @@ def test_importing_licet_loads_nothing_heavy(statement: str) -> None:
 def test_importing_licet_does_not_load_the_ready_made_tools() -> None:
     assert "licet" in loaded_modules("import licet")
     assert not [name for name in loaded_modules("import licet") if name.startswith("licet.tools")]
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_command_that_installs_nothing_loads_nothing_that_unpacks_or_resolves_packages(command: str) -> None:
+    loaded = loaded_modules(f"import licet.cli.{command}")
+    assert "licet.packages.locked_tools" in loaded
+    assert not loaded & {"bz2", "httpx2", "importlib.metadata", "resolvelib", "tarfile", "zipfile"}
+
+
+def test_a_check_of_a_policy_loads_no_database_and_no_cryptography() -> None:
+    assert not loaded_modules("import licet.cli.check") & {"cryptography", "sqlite3"}
 
 
 def test_there_are_ready_made_tools_to_check() -> None:

@@ -11,7 +11,6 @@ is not decided here.
 
 import errno
 import os
-import shutil
 import stat
 import time
 from collections.abc import Iterator
@@ -266,5 +265,7 @@ def _check(found: os.stat_result, path: str | os.PathLike[str]) -> None:
 
 def find_on_path(name: str) -> str | None:
     """The absolute path of a program on PATH. Entries that depend on the current directory are not searched."""
+    import shutil  # which loads several compressors
+
     places = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
     return shutil.which(name, path=os.pathsep.join(places))

@@ -3,7 +3,7 @@
 import sys
 
 from attacks.walled_programs import PYTHON, Programs
-from licet.assemble.program import _Attached
+from licet.assemble.program import AttachedProcesses
 from licet.ports import Finished
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 
@@ -12,7 +12,7 @@ def main(kind: str, code: str) -> int:
     """Run it with nothing granted, and return its code."""
     ended: list[Finished] = []
     programs, attached = Programs(kind, effect="read_only"), AttachedStreams()
-    programs.handle._processes = _Attached(ended, attached, None)
+    programs.handle._processes = AttachedProcesses(ended, attached, None)
     try:
         programs.run(PYTHON, "-I", "-S", "-c", code)
     finally:

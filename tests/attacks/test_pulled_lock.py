@@ -18,9 +18,9 @@ from licet import load_manifest
 from licet.assemble.server_process import ServerError, locked_program, packages_directory
 from licet.core.policy.lock import read_lock, write_lock
 from licet.core.policy.servers import servers_of
-from licet.packages import Disagrees, Resolved, installed, launch_of
 from licet.packages.npm import _platform
 from licet.packages.package_store import Files, building, place, put
+from licet.packages.server_packages import Disagrees, Resolved, installed, launch_of
 
 SCRIPT = json.dumps({"tools": [{"name": "read", "description": "Reads.", "inputSchema": {"type": "object"}}]})
 POLICY: dict[str, Any] = {

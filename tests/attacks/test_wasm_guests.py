@@ -322,7 +322,7 @@ def test_a_module_that_compiles_for_long_delays_no_other(tmp_path: Path, monkeyp
             released.wait(60)
         return real(module, *rest)
 
-    monkeypatch.setattr("licet.wasm.ready_modules.compiled", slow)
+    monkeypatch.setattr("licet.wasm.compile_queue.compiled", slow)
     tools = []
     for name, text in (("slow", ADD), ("quick", MUL)):
         file = tmp_path / "code" / f"{name}.wasm"

@@ -23,7 +23,7 @@ from licet.backends.ledger.state import FORMAT, write_last
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.secrets import ledger_key
 from licet.backends.sqlite import SqliteFile
-from licet.core.ledger.entry import Checkpoint, Entry, EventFact, checkpoint_body
+from licet.core.ledger.entry import AgentFact, Checkpoint, Entry, EventFact, checkpoint_body
 from licet.core.ledger.merkle import Frontier
 from licet.guard.ports import Answered, LedgerUnavailable, Question
 
@@ -303,3 +303,37 @@ def test_a_receipt_of_another_directory_is_found_by_its_manifest(here: Path, mon
     assert "name it with --manifest" in licet("explain", receipt, code=1).stderr
     assert "denied: `read_file`" in licet("explain", receipt, "--manifest", manifest, code=None).stdout
     licet("explain", "read_file", "--manifest", manifest, code=2)
+
+
+def test_a_call_of_a_coding_agent_is_shown_with_what_the_agent_says(here: Path, ledger: SqliteLedger) -> None:
+    fact = AgentFact(name="claude", version="2.1.326", call="toolu_1", event="PreToolUse")
+    decision = replace(ENTRY, coding_agent=fact)
+    asked = replace(fact, subagent="explore", rewritten=True, asked=True, in_order=True, end="reported")
+    asyncio.run(ledger.record(decision))
+    asyncio.run(ledger.record(replace(decision, kind="receipt", code="ok", coding_agent=asked)))
+    asyncio.run(ledger.record(replace(ENTRY, id="r-1-2", kind="receipt", coding_agent=replace(fact, end="seen"))))
+    asyncio.run(ledger.record(replace(ENTRY, id="r-1-3", coding_agent=AgentFact(name="gemini\u202e"))))
+    ledger.close()
+    state = here / "state"
+    rows = run(state, "receipts", "list").stdout.splitlines()
+    assert sorted(row.split("  ")[1] for row in rows[1:]) == [
+        "desk (by claude)",
+        "desk (by claude)",
+        "desk (by gemini\\u202e)",
+    ]
+    shown = run(state, "receipts", "show", "r-1-1").stdout
+    assert (
+        "  made          by claude 2.1.326, call toolu_1, in subagent explore; rewritten; asked in the agent; end "
+        "reported by the agent; equal calls were under way, so their ends were taken in order\n"
+    ) in shown
+    shown = run(state, "receipts", "show", "r-1-2").stdout
+    assert "  made          by claude 2.1.326, call toolu_1; end seen by licet\n" in shown
+    assert (
+        "  made          by claude 2.1.326, call toolu_1; end seen by licet\n" in run(state, "explain", "r-1-2").stdout
+    )
+    assert "  made          by gemini\\u202e\n" in run(state, "receipts", "show", "r-1-3").stdout
+    found = json.loads(run(state, "receipts", "show", "r-1-1", "--json").stdout)["receipt"]["coding_agent"]
+    assert (found["name"], found["end"], found["asked"]) == ("claude", "reported", True)
+    listed = json.loads(run(state, "receipts", "list", "--json").stdout)["receipts"]
+    assert {one["coding_agent"]["name"] for one in listed} == {"claude", "gemini\u202e"}
+    assert run(state, "receipts", "verify").exit_code == 0

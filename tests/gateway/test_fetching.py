@@ -11,8 +11,8 @@ from licet.assemble.server_process import ServerError
 from licet.core.policy.lock import LockedServer
 from licet.core.policy.servers import Server
 from licet.gateway.observation import observation
-from licet.packages import Resolved
 from licet.packages.pypi import platform_tag
+from licet.packages.server_packages import Resolved
 from packages.made import silent_registry
 
 from .scripted_server import LEGACY, tool

@@ -20,7 +20,7 @@ from licet.gateway.gateway import gateway_servers
 from licet.gateway.governed_servers import GovernedServers
 from licet.mcp.jsonrpc import Message, read_message, write_message
 from licet.mcp.shown_names import naming
-from licet.packages import launch_of, resolve
+from licet.packages.server_packages import launch_of, resolve
 
 from .clients import Client
 from .scripted_server import LEGACY, MODERN, tool

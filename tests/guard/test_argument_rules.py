@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr
 
 from guard.gates import call, gate
 from licet import Backends, ManifestError, RegistrationRefused, Result, tool
+from licet.backends.approvals.terminal import MemoryApprover
 
 RAN: list[dict[str, Any]] = []
 
@@ -200,3 +201,70 @@ def test_a_rule_applies_to_every_spelling_of_a_value(tmp_path: Path, case: str) 
     args, given, fine = TWISTED[case]
     result = call(gate(tmp_path, pay, tools={"pay": {"args": args}}), "pay", given)
     assert (result.ok, result.reason) == (fine, "ALLOWED" if fine else "ARGUMENT_NOT_ALLOWED")
+
+
+# `ask` ---------------------------------------------------------------------------------------------------------------
+
+ASKED: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
+    "const": ({"path": {"ask": {"const": "x"}}}, {"path": "x"}, True),
+    "another value": ({"path": {"ask": {"const": "x"}}}, {"path": "y"}, False),
+    "any of several": ({"path": {"ask": {"anyOf": [{"const": "x"}, {"pattern": "^x "}]}}}, {"path": "x y"}, True),
+    "every value": ({"path": {"ask": {}}}, {"path": "y"}, True),
+    "all but some": ({"path": {"ask": {"not": {"enum": ["a", "b"]}}}}, {"path": "c"}, True),
+    "one of some": ({"path": {"ask": {"not": {"enum": ["a", "b"]}}}}, {"path": "a"}, False),
+    "a default": ({"path": {"ask": {"const": "in.txt"}}}, {}, True),
+    "a default that does not fit": ({"path": {"ask": {"const": "x"}}}, {}, False),
+    "beside a rule": ({"path": {"maxLength": 3, "ask": {"const": "x"}}}, {"path": "x"}, True),
+    "another type": ({"amount": {"ask": {"pattern": "^x"}}}, {"amount": 7}, True),
+    "a part": (
+        {"where": {"ask": {"properties": {"to": {"const": "x"}}, "required": ["to"]}}},
+        {"where": {"to": "x"}},
+        True,
+    ),
+    "one of two": (
+        {"path": {"ask": {"const": "x"}}, "amount": {"ask": {"minimum": 5}}},
+        {"path": "y", "amount": 9},
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_a_value_that_fits_the_schema_under_ask_asks(tmp_path: Path, case: str) -> None:
+    args, given, asks = ASKED[case]
+    assert judged(tmp_path, args, given).reason == ("APPROVAL_REQUIRED" if asks else "ALLOWED")
+    approver = MemoryApprover(lambda question: "approved")
+    assert judged(tmp_path, args, given, approver=approver).ok
+    assert len(approver.asked) == asks
+    assert all(one.approval.arguments.startswith("sha256:") for one in approver.asked)
+
+
+def test_a_rule_beside_ask_refuses_before_anybody_is_asked(tmp_path: Path) -> None:
+    approver = MemoryApprover(lambda question: "approved")
+    args = {"path": {"maxLength": 3, "ask": {}}}
+    assert judged(tmp_path, args, {"path": "xxxx"}, approver=approver).reason == "ARGUMENT_NOT_ALLOWED"
+    assert approver.asked == []
+
+
+def test_an_approval_of_a_value_is_for_one_call_and_these_arguments(tmp_path: Path) -> None:
+    approver = MemoryApprover(lambda question: "approved")
+    at = gate(
+        tmp_path, act, backends=Backends.memory(approver=approver), tools={"act": {"args": {"path": {"ask": {}}}}},
+        fs_reach={"read": [str(tmp_path)]}, destinations={"allow": ["a.example"]}, secrets=["github/token"],
+    )  # fmt: skip
+    for path in ("a", "a", "b"):
+        assert call(at, "act", {"path": path}).ok
+    assert [one.arguments["path"] for one in approver.asked] == ["a", "a", "b"]
+    assert len({one.approval.arguments for one in approver.asked}) == 2
+    assert approver.asked[0].why == "the value of `path` asks before each call"
+
+
+def test_a_number_that_is_written_as_a_text_asks_too(tmp_path: Path) -> None:
+    at = gate(tmp_path, pay, tools={"pay": {"args": {"amount": {"ask": {"minimum": 100}}}}})
+    reasons = [call(at, "pay", {"amount": amount}).reason for amount in (99, 100, "100000")]
+    assert reasons == ["ALLOWED", "APPROVAL_REQUIRED", "APPROVAL_REQUIRED"]
+
+
+def test_without_a_checker_a_tool_that_asks_about_values_is_refused(tmp_path: Path) -> None:
+    result = judged(tmp_path, {"path": {"ask": {"const": "x"}}}, {"path": "y"}, argument_rules=None)
+    assert result.reason == "ARGUMENT_NOT_ALLOWED"

@@ -14,7 +14,7 @@ from guard.gates import call, gate
 from licet import Backends, Context, Result, tool
 from licet.core.decision.request import Request
 from licet.errors import Refused
-from licet.guard import close
+from licet.guard import result_parts
 from licet.guard.execution import JsonText, Raised
 from licet.guard.redaction.redact import BLOCK, Redactor, in_turn
 
@@ -131,7 +131,7 @@ def test_a_result_that_cannot_be_searched_in_time_is_refused(tmp_path: Path, mon
         return (yield from real(redactor, raw, cut=cut))
 
     monkeypatch.setattr(Redactor, "work", endless)
-    monkeypatch.setattr(close, "CLOSING_SECONDS", 0.05)
+    monkeypatch.setattr(result_parts, "CLOSING_SECONDS", 0.05)
     at = gate(
         tmp_path,
         many,
@@ -169,6 +169,6 @@ def test_the_last_words_of_a_module_have_no_half_of_a_secret(before: int) -> Non
     ended: Any = SimpleNamespace(
         running=True, redactor=redactor, registered=None, request=Request("guest"), tool="guest"
     )
-    denied = close.failed(ended, wrong).refusal
+    denied = result_parts.failed(ended, wrong).refusal
     assert denied is not None
     assert str(Refused(denied)) == "TOOL_FAILED: Trap: it ended with exit code 1: last [redacted token]"

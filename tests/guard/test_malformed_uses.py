@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from licet import Context, Refused, tool
-from licet.core.ledger.search import fits
+from licet.core.ledger.recorded_checks import fits
 
 from .gates import call, gate
 

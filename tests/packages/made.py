@@ -20,7 +20,7 @@ import pytest
 
 from licet.backends.memory import Answer
 from licet.guard.ports import Exchange
-from licet.packages import PackageError, Resolved, installed, launch_of, resolve
+from licet.packages.server_packages import PackageError, Resolved, installed, launch_of, resolve
 from loopback import serving, talking
 
 needs_node = pytest.mark.skipif(not (shutil.which("npm") and shutil.which("node")), reason="there is no Node here")

@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from effort import LONG
-from licet.packages import Disagrees, Resolved, check_agreement, disagreement, installed, launch_of
 from licet.packages.node_modules import is_tag, satisfies
+from licet.packages.server_packages import Disagrees, Resolved, check_agreement, disagreement, installed, launch_of
 
 
 def npm(name: str, version: str, *more: str, program: str = "demo", **other: str) -> Resolved:

@@ -15,9 +15,9 @@ import pytest
 
 from licet.backends.memory import Answer
 from licet.guard.ports import Exchange
-from licet.packages import PackageError, in_thread, launch_of, resolve
 from licet.packages.clients import client_environment
 from licet.packages.resolving import Pip, choose_wheels
+from licet.packages.server_packages import PackageError, in_thread, launch_of, resolve
 from loopback import Server, authority_file, serving
 
 from .made import Index, Registry, needs_node, silent, wheel, write

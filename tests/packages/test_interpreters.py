@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from licet.packages import LaunchError, launch_of
 from licet.packages.launchers import interpreter, is_python
 from licet.packages.package_store import file_digest
 from licet.packages.programs import find_program
+from licet.packages.server_packages import LaunchError, launch_of
 from licet.packages.started_from import started_from
 
 PYTHONS = [

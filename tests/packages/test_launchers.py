@@ -2,7 +2,7 @@
 
 import pytest
 
-from licet.packages import Launch, LaunchError, image_warning, launch_of
+from licet.packages.server_packages import Launch, LaunchError, image_warning, launch_of
 
 FILESYSTEM = "@modelcontextprotocol/server-filesystem"
 DIGEST = "sha256:" + "a" * 64

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from licet.packages import PackageError, Resolved, in_thread, install, launch_of, resolve
 from licet.packages.package_store import building
 from licet.packages.pypi import platform_tag
+from licet.packages.server_packages import PackageError, Resolved, in_thread, install, launch_of, resolve
 
 from .made import needs_node, silent, silent_registry
 

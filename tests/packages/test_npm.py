@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from licet.errors import LicetError
-from licet.packages import PackageError, Resolved, install, installed, launch_of, resolve
 from licet.packages.npm import install_npm, run_npm
+from licet.packages.server_packages import PackageError, Resolved, install, installed, launch_of, resolve
 
 from .made import Registry, needs_node, refused, registry, silent, started
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from licet.packages import Installed, LaunchError, PackageError, Resolved, installed, launch_of, resolve
 from licet.packages.package_store import file_digest
 from licet.packages.programs import installed_prefixes, runtime_of
+from licet.packages.server_packages import Installed, LaunchError, PackageError, Resolved, installed, launch_of, resolve
 
 from .made import GREET, needs_node, silent, write
 

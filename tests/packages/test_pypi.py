@@ -10,10 +10,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from licet.packages import PackageError, Resolved, install, install_missing, installed, launch_of, resolve
 from licet.packages.clients import has_module
 from licet.packages.package_store import file_digest
 from licet.packages.pypi import platform_tag
+from licet.packages.server_packages import (
+    PackageError,
+    Resolved,
+    install,
+    install_missing,
+    installed,
+    launch_of,
+    resolve,
+)
 
 from .made import refused, sdist, silent, started, wheel
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from licet.packages import Installed, launch_of
 from licet.packages.clients import is_native
 from licet.packages.launchers import Launch, python_argv
 from licet.packages.programs import find_program
+from licet.packages.server_packages import Installed, launch_of
 
 from .made import write
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.packages import launch_of
+from licet.packages.server_packages import launch_of
 from licet.packages.started_from import StartedFrom, started_from
 
 from .made import write

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from licet.packages.archives import Bounds, unpack_tarball
 from licet.packages.clients import PackageError
-from licet.packages.package_store import Bounds, unpack_tarball
 
 
 def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int = 0o644) -> tarfile.TarInfo:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from licet.packages.archives import Bounds
 from licet.packages.clients import PackageError
-from licet.packages.package_store import Bounds
 from licet.packages.resolving import check_wheel
 
 from .made import wheel

@@ -1,28 +1,26 @@
-"""A tool whose module fills its scratch directory by itself, some time after it was loaded behind walls."""
+"""A tool whose module fills its scratch directory by itself, without a call, when a signal says so."""
 
 import os
-import threading
-import time
+import signal
+from typing import Any
 
 from licet import tool
 
-_called = threading.Event()
+LOADED = "loaded"  # a file that is there when the module can take the signal
 
 
-def _fill() -> None:
-    if _called.wait(1.5):  # whoever is called does nothing; the others wait for a call
-        return
+def _fill(*_: Any) -> None:
     for number in range(60):
         with open(f"{os.environ['TMPDIR']}/{number}", "wb") as file:
             file.write(bytes(1 << 20))
-    time.sleep(600)
 
 
 if os.environ.get("TMPDIR", "") == os.environ.get("HOME", "none"):  # only in a process behind walls
-    threading.Thread(target=_fill, daemon=True).start()
+    signal.signal(signal.SIGUSR1, _fill)
+    with open(f"{os.environ['TMPDIR']}/{LOADED}", "wb"):
+        pass
 
 
 @tool(needs=[], effect="read_only")
 def busy() -> None:
     """Do nothing; the module does enough."""
-    _called.set()

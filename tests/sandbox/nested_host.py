@@ -10,7 +10,7 @@ from typing import Any
 
 from licet import Backends
 from licet.sandbox import probe
-from licet.sandbox.kernel import landlock, seccomp, system_calls
+from licet.sandbox.kernel import hardening, landlock, seccomp, system_calls
 from licet.sandbox.native import InProcess
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
@@ -31,13 +31,13 @@ def no_namespaces() -> None:
         steps += [(0x15, 0, 1, numbers[name]), (0x06, 0, 0, refused[answer])]
     steps += [(0x15, 0, 3, numbers["clone"]), (0x20, 0, 0, 16), (0x45, 0, 1, _NEW_SPACES), (0x06, 0, 0, refused[0])]
     steps.append((0x06, 0, 0, _ALLOW))
-    landlock.no_new_privs()
+    hardening.no_new_privs()
     seccomp.install(b"".join(struct.pack("=HBBI", *step) for step in steps))
 
 
 def landlocked() -> None:
     """Read and run everything, write to one directory, and no TCP at all."""
-    landlock.no_new_privs()
+    hardening.no_new_privs()
     everything = landlock.READ | landlock.WRITE | landlock.DELETE
     rules = [("/", landlock.READ | landlock.EXECUTE), (os.environ["TMPDIR"], everything), ("/dev/null", everything)]
     landlock.restrict(landlock.ruleset([landlock.PathRule(path, access) for path, access in rules]))

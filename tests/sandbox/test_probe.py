@@ -32,7 +32,7 @@ def answering(numbers: Mapping[int, int]) -> str:
 def looked(numbers: Mapping[int, int]) -> dict[str, Any]:
     code = """
 from licet.sandbox import probe
-landlock.no_new_privs()
+hardening.no_new_privs()
 seccomp.install(bytes.fromhex(spec["given"]))
 found = probe.look()
 answer = {"restricted": found.keeps("restricted"), "isolated": found.keeps("isolated"), "namespaces": found.namespaces,
@@ -156,7 +156,7 @@ answer = dict(zip(ways, attempts.outcomes(given, world)))
 
 def test_each_attempt_on_files_finds_the_one_hole_that_it_looks_for(tmp_path: Path) -> None:
     code = """
-from licet.sandbox import attempts; from licet.sandbox.kernel import landlock
+from licet.sandbox import attempts; from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.attempts import World
 
 rights = {
@@ -166,7 +166,7 @@ rights = {
 
 def around(right):
     def build(world):
-        landlock.no_new_privs()
+        hardening.no_new_privs()
         landlock.restrict(landlock.ruleset([landlock.PathRule(world.folder, right)]))
     return build
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from licet.assemble.never_writable import installed_by_links
 from licet.guard.execution import SandboxUnavailable
-from licet.sandbox.grant_paths import installed_by_links, second_names
+from licet.sandbox.grant_paths import second_names
 
 
 @pytest.fixture

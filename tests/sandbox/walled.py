@@ -24,7 +24,7 @@ def needs_abi(version: int) -> pytest.MarkDecorator:
 
 _BEGIN = """
 import ctypes, errno, json, os, signal, socket, struct, subprocess, sys, threading
-from licet.sandbox.kernel import landlock, seccomp, system_calls
+from licet.sandbox.kernel import hardening, landlock, seccomp, system_calls
 
 spec = json.load(sys.stdin)
 NUMBERS = system_calls.NUMBERS[os.uname().machine]
@@ -69,7 +69,7 @@ if spec["filter"] is not None:  # each child writes its own number into a filter
     seccomp.program(own_pid=OUTSIDE if spec["own_pid"] else None, **spec["filter"])
 
 def walls():
-    landlock.no_new_privs()
+    hardening.no_new_privs()
     if spec["rules"] is not None:
         rules = [landlock.PathRule(path, access) for path, access in spec["rules"]]
         landlock.restrict(landlock.ruleset(rules, tcp_ports=spec["tcp_ports"], version=spec["version"]))

@@ -135,16 +135,9 @@ async def impatient(ctx: Context, path: str, give_up: bool) -> str:
 
 @tool(needs=[], effect="read_only", reuse=True)
 def say_more(ctx: SyncContext, data: str) -> str:
-    """Send something when the call is over, that nobody asked for."""
+    """Send something that nobody asked for, when a signal says that the call is over."""
     host = vars(ctx._target)["_host"]  # type: ignore[attr-defined]
-
-    def wait_and_send() -> None:
-        while host.call:
-            time.sleep(0.01)
-        time.sleep(0.3)  # the result is on its way
-        host.wire.socket.send(data.encode())
-
-    threading.Thread(target=wait_and_send, daemon=True).start()
+    signal.signal(signal.SIGUSR1, lambda *_: host.wire.socket.send(data.encode()))
     return "said"
 
 
@@ -180,3 +173,11 @@ def where() -> list[str]:
 def meet(ctx: SyncContext) -> int:
     """Ask the host for something, and wait for it."""
     return len(ctx.secrets.get("place"))
+
+
+@tool(needs=["secret:read:place"], effect="read_only", reuse=True)
+def meet_again(ctx: SyncContext) -> int:
+    """Ask the host for something, and tell how many calls this process has seen."""
+    ctx.secrets.get("place")
+    seen.append(1)
+    return len(seen)

@@ -75,12 +75,13 @@ class Case(World):
     rules: list[str] | None = None
     fix: list[str] | None = None
     arguments: str = ""
+    asked: tuple[str, ...] = ()  # the arguments with a value that the policy asks about
     usage: Mapping[str, Any] = field(default_factory=dict)
 
     def request(self, place: Path) -> Request:
         """The call that the case is about."""
         uses = (Use(filled(self.use, place)),) if self.use else ()
-        return Request(self.tool, uses, SESSION, self.arguments)
+        return Request(self.tool, uses, SESSION, self.arguments, asked=tuple(self.asked))
 
     def spent(self, manifest: Manifest) -> Usage:
         """What the session has already spent and settled."""

@@ -67,7 +67,7 @@ def test_the_library_decides(case: Case, place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in DECISIONS if not case.usage and not case.arguments], ids=lambda case: case.name
+    "case", [case for case in DECISIONS if not (case.usage or case.arguments or case.asked)], ids=lambda case: case.name
 )
 @pytest.mark.sampled(35)
 def test_the_command_line_decides_alike(case: Case, place: Path) -> None:

@@ -102,7 +102,7 @@ async def pending_question(session: Session, tool: str, arguments: object, call_
     shown = exact(call.arguments)
     deletes = tuple(one.use for one in (decision.approval, *decision.also) if one.use)
     acts = (decision.approval.use, *(one.use for one in decision.also))
-    bound = [session.agent, session.id, call_id, tool, registered.tool_digest, call.policy.digest, *acts]
+    bound = [session.agent, session.id, call_id, tool, registered.entry.tool_digest, call.policy.digest, *acts]
     return Pending(
         tool=tool,
         arguments=shown,

@@ -35,11 +35,11 @@ from licet.core.policy.servers import Server, servers_of, tool_parts
 from licet.core.policy.terms import MaxEffect
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem
-from licet.guard.registration import kept_private, protection_layer
+from licet.guard.held_paths import kept_private, protection_layer
 from licet.own_files import is_there
-from licet.packages import LaunchError, disagreement
 from licet.packages.distributions import ToolDistributions
 from licet.packages.locked_tools import UnreadableSource, locked_tools
+from licet.packages.server_packages import LaunchError, disagreement
 from licet.policy_files.load import read_policy
 from licet.policy_files.manifest_reader import a_kind
 from licet.policy_files.organisation import under_organisation

@@ -36,6 +36,7 @@ from licet.errors import Refused
 from licet.guard.execution import Processes, Sandbox
 from licet.guard.gate import BareGate
 from licet.guard.grant import Observer
+from licet.guard.held_paths import Protect
 from licet.guard.import_path import WritableImports
 from licet.guard.ports import (
     Approver,
@@ -390,7 +391,7 @@ class Gate(BareGate):
             manifest,
             tools,
             Backends() if backends is None else backends,
-            protect=protect_in(places.workdir),
+            protect=self._protect_in(places.workdir),
             packages=_packages_in(places),
             changed=_changed,
             narrow=self._narrow,
@@ -403,6 +404,10 @@ class Gate(BareGate):
             strict=strict,
             standing_approval=standing_approval,
         )
+
+    def _protect_in(self, workdir: str) -> Protect:
+        """The function that lists what no grant may write here."""
+        return protect_in(workdir)
 
     @staticmethod
     def _narrow(manifest: Manifest) -> Manifest:

@@ -19,6 +19,7 @@ import site
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -28,10 +29,9 @@ from licet.core.policy.manifest import Manifest
 from licet.core.values import COMMAND_LINE
 from licet.declare import Tool
 from licet.errors import RegistrationRefused
-from licet.guard.registration import Protect, ProtectedPath, outermost, protection_layer
+from licet.guard.held_paths import Protect, ProtectedPath, outermost, protection_layer
 from licet.policy_files.policy_paths import WORKSPACE_FILE, home_directory, own_directories, policy_paths
 from licet.sandbox import scratch
-from licet.sandbox.grant_paths import installed_by_links
 from licet.sandbox.workers.tool_source import libraries, project_files
 from licet.source.finder import FromText
 
@@ -171,9 +171,10 @@ def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
     yield from _both_names(_SYSTEM_FILES, _SYSTEM)
     yield from _both_names(_shared_libraries(), _SYSTEM)
     yield from _both_names(_entry_script(), _SCRIPT)
-    scratches = scratch.parent() if sys.platform == "linux" else None  # only walled calls have scratch
+    # Only walled calls have scratch.
+    scratches = (scratch.parent(), scratch.sessions_parent()) if sys.platform == "linux" else ()
     yield from _both_names(own_directories(), _OWN, readable=False)
-    yield from _both_names(filter(None, (scratches,)), _OTHERS, readable=False)
+    yield from _both_names(scratches, _OTHERS, readable=False)
     if installed_by_links(libraries()):
         yield from _both_names(_installer_caches(), _CACHE)
 
@@ -224,6 +225,18 @@ def _entry_script() -> Iterator[str]:
     main = sys.modules.get("__main__")
     file = getattr(main, "__file__", None)
     yield from (path for path in (file, sys.argv[0] if sys.argv else "") if path and os.path.isfile(path))
+
+
+def installed_by_links(directories: Iterable[str]) -> bool:
+    """Whether an installer has hard-linked packages into these directories: it then links the metadata too."""
+    for directory in directories:
+        with suppress(OSError), os.scandir(directory) as entries:
+            for entry in entries:
+                if entry.name.endswith(".dist-info"):
+                    with suppress(OSError):
+                        if os.lstat(os.path.join(entry.path, "METADATA")).st_nlink > 1:
+                            return True
+    return False
 
 
 def _installer_caches() -> tuple[str, ...]:

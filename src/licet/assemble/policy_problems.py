@@ -14,7 +14,7 @@ from licet.core.decision.fixes import call_denials
 from licet.core.decision.reach import reach_of
 from licet.core.decision.validate import Misfit, validate_tools
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.servers import SERVER_NAME, tool_parts
+from licet.core.policy.servers import CODING_AGENTS, SERVER_NAME, tool_parts
 from licet.core.values import Problem
 from licet.own_files import read_regular
 from licet.policy_files.limits import MOST_BYTES
@@ -42,7 +42,8 @@ def tools_without_server(manifest: Manifest) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in manifest.admissions:
         like = _TOOL.fullmatch(name)
-        if like and like[1] not in manifest.servers and name not in known and not call_denials(manifest, name):
+        is_absent = like and like[1] not in manifest.servers and like[1] not in CODING_AGENTS
+        if like and is_absent and name not in known and not call_denials(manifest, name):
             found.setdefault(like[1], []).append(name)
     return found
 

@@ -21,6 +21,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
@@ -42,7 +43,7 @@ from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls
-from licet.guard.grant import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.import_path import FoundProgram, changeable, followed
 from licet.guard.ports import Answer, Answered, Approver, Question
 from licet.packages.launchers import LaunchError, environment_of
@@ -156,7 +157,7 @@ def program_gate(
     """
     http = HttpClient()
     walls = ProgramWalls(http, held=held, defaults=OF_A_RUN, names_hosts=True)
-    sandbox, processes = RunsPrograms(walls), _Attached(ended, attached, ready)
+    sandbox, processes = RunsPrograms(walls), AttachedProcesses(ended, attached, ready)
     parts: LocalParts = {"http": http, "processes": processes, "sandbox": sandbox}
     if approver is not None:
         parts["approver"] = approver
@@ -212,14 +213,22 @@ def _arguments(given: object) -> dict[str, Any]:
     return arguments
 
 
-class _Attached(LocalProcesses):
-    """Programs with the input and output of this process."""
+class AttachedProcesses(LocalProcesses):
+    """Programs with given streams, such as the input and output of this process, and some more `variables`."""
 
-    def __init__(self, ended: list[Finished], attached: AttachedStreams, ready: Supervisor | None) -> None:
+    def __init__(
+        self,
+        ended: list[Finished],
+        attached: AttachedStreams,
+        ready: Supervisor | None,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(ready=ready)
-        self._ended, self._attached = ended, attached
+        self._ended, self._attached, self._variables = ended, attached, variables
 
     async def run(self, command: Command, walls: Walls) -> Finished:
+        environment = {**self._variables, **command.environment}
+        command = replace(command, environment=environment, own_terminal=self._attached.has_own_terminal)
         finished = await self.run_attached(command, walls, self._attached)
         self._ended.append(finished)
         return finished
@@ -242,6 +251,10 @@ class RunsPrograms:
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
         if call.tool.fn is not _program:
             raise SandboxUnavailable("only programs are run here")
+        return self.start(call, context)
+
+    def start(self, call: ToolCall, context: Any) -> Awaitable[Any]:
+        """Start the program of a call; returns its exit code when it has ended."""
         work: Awaitable[Any] = _program(context, **call.arguments)
         return work
 

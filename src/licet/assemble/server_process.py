@@ -32,13 +32,14 @@ from licet.core.policy.servers import Server, servers_of
 from licet.core.values import Problem
 from licet.errors import LicetError
 from licet.guard.execution import Command, Layers, Running, SandboxUnavailable, Streams
-from licet.guard.grant import Grant, held_paths
+from licet.guard.grant import Grant
 from licet.guard.handles.messages import BadRequest, checked_value
 from licet.guard.handles.secrets_and_kv import getter
+from licet.guard.held_paths import held_paths
 from licet.guard.import_path import ways
 from licet.guard.ports import Ports, Unavailable
 from licet.guard.redaction.redact import Redactor
-from licet.packages import (
+from licet.packages.server_packages import (
     Installed,
     Launch,
     LaunchError,

@@ -203,7 +203,6 @@ def _number(db: sqlite3.Connection, query: str, *values: object) -> int:
 
 
 _Entry = tuple[str, float | None]  # JSON, and when it expires
-_NO_ENTRY: _Entry = ("null", None)
 
 
 class MemoryKv:
@@ -218,7 +217,9 @@ class MemoryKv:
     async def get(self, scope: str, key: str) -> Any:
         """Return the value under a key, or None."""
         kept, entries = key_bytes(key), self._scopes.get(scope, {})
-        text, expires = entries.get(kept, _NO_ENTRY)
+        if (found := entries.get(kept)) is None:
+            return None
+        text, expires = found
         if expires is not None and expires <= self._clock():
             self._forget(scope, entries, kept)
             return None

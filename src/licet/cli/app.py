@@ -48,6 +48,9 @@ FIRST = (
 FURTHER = (
     Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
     Command("gateway", "govern MCP servers: an MCP server in front of them", "licet gateway research.yaml"),
+    Command(
+        "hook", "answer one event of a coding agent, which calls this", "licet hook claude PreToolUse < event.json"
+    ),
     Command("trust", "accept the policy of this directory", "licet trust"),
     Command("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
     Command("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),
@@ -72,7 +75,7 @@ FURTHER = (
 COMMANDS = {entry.name: entry for entry in (*FIRST, *FURTHER)}
 # What still works under an organisation file that cannot be used: finding out why, and reading records. `run` refuses
 # with an exit code of its own.
-_WITHOUT_ORGANISATION = ("check", "doctor", "schema", "receipts", "completion", "run")
+_WITHOUT_ORGANISATION = ("check", "doctor", "schema", "receipts", "completion", "run", "hook")
 
 
 class Licet(click.Group):

@@ -30,7 +30,7 @@ from licet.cli.output import first_and_others, organisation_document, organisati
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import visible
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Allow, Decision, Deny, explain
+from licet.core.decision.decision import Allow, Decision, Deny, asking_grounds, explain
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Request
@@ -244,6 +244,7 @@ def _growth(more: tuple[Change, ...] | None) -> Iterator[str]:
 def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, object]:
     refusal = None if isinstance(decision, Allow) else Refused(decision)
     uses = decision.request.uses
+    asking = asking_grounds(decision.reach) if isinstance(decision, Allow) else ()
     return {
         "verdict": decision.verdict,
         "reason": refusal.code if refusal else None,
@@ -255,4 +256,5 @@ def _document(decision: Decision, more: tuple[Change, ...] | None) -> dict[str, 
         ],
         "message": str(refusal) if refusal else None,
         "also_allows": more,
+        **({"asks_about": [{"text": one.text, "origin": one.origin} for one in asking]} if asking else {}),
     }

@@ -19,7 +19,7 @@ from licet.cli.options import refuse
 from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
-from licet.core.review.sensitive import Whereabouts
+from licet.core.review.sensitive import SWITCHES, Whereabouts
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular
@@ -162,7 +162,7 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
         settings=[path for agent in found for path in agent.settings],
         interpreters=list(_interpreters(project)),
         packages=list(_packages(found, project)),
-        closed=[path for path in closable() if path in _MADE or os.path.lexists(project / path)],
+        closed=[path for path in closable() if path in _CLOSED or os.path.lexists(project / path)],
     )
     return coding_text(name, schema, needs)
 
@@ -171,15 +171,12 @@ def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project
 # others are often made in the course of the work, such as `.venv` or the files of CI.
 _MADE: dict[str, str | None] = {  # with the text of a file; None for a directory
     ".git": None,
-    ".claude": None,
-    ".codex": None,
-    ".gemini": None,
-    ".opencode": None,
-    ".opencode/.gitignore": "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore",  # or it cannot start
-    ".cursor": None,
     ".vscode": None,
+    **{one.path: None for one in SWITCHES if one.is_directory},
+    ".opencode/.gitignore": "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore",  # or it cannot start
     ".mcp.json": '{"mcpServers": {}}\n',
 }
+_CLOSED = {*_MADE, *(one.path for one in SWITCHES)}
 
 
 def make_closed(project: Path) -> list[str]:
@@ -194,7 +191,7 @@ def make_closed(project: Path) -> list[str]:
             continue
         with suppress(OSError, click.ClickException):  # `licet run` does without them
             if text is None:
-                path.mkdir()
+                path.mkdir(parents=True)
             else:
                 write_file(path, text, replace=False)
             made.append(name if text is not None else f"{name}/")

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from licet.assemble import Places, review
 from licet.assemble.policy_problems import listed_names
 from licet.assemble.review import state_directory
-from licet.backends.kv import SqliteKv
 from licet.cli.output import (
     JSON,
     first_problems,
@@ -34,8 +33,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import Organisation
 from licet.core.values import Origin, Problem
 from licet.errors import ManifestError
-from licet.guard.ports import Unavailable
-from licet.guard.session_end import is_ended
+from licet.guard.ports import Kv, Unavailable
 from licet.own_files import is_there
 from licet.policy_files.load import load_manifest
 from licet.policy_files.manifest_reader import PolicyDocument, a_kind
@@ -325,6 +323,8 @@ def open_session(ctx: click.Context, session: str, state: Path, agent: str) -> s
     if ctx.meta.get(_NEW_SESSION) or ctx.meta.get(_NAMED_SESSION) or not (state / KV).exists():
         return session
 
+    from licet.backends.kv import SqliteKv  # only calls have sessions, and sqlite3 takes a while to load
+
     async def first_open() -> str:
         kv = SqliteKv(state / KV)
         try:
@@ -338,8 +338,10 @@ def open_session(ctx: click.Context, session: str, state: Path, agent: str) -> s
         return session
 
 
-async def open_default(kv: SqliteKv, agent: str) -> str:
+async def open_default(kv: Kv, agent: str) -> str:
     """The session of calls that name none: `main`, or after its end `main-2`, and so on."""
+    from licet.guard.session_end import is_ended
+
     name, number = DEFAULT_SESSION, 1
     while await is_ended(kv, agent, name):
         number += 1

@@ -30,27 +30,29 @@ from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ENTRY_NAME_CHARACTERS_SHOWN, USES_IN_JSON, USES_SHOWN
 from licet.cli.options import FILE, Command, json_option, manifest_option, of_manifest
 from licet.cli.output import fail, first_and_others, is_output, print_report, show, show_lines, wants_json, write_file
-from licet.cli.receipts_text import (
-    COLOURS,
-    Entry,
+from licet.cli.receipts_filters import (
     Wanted,
     check_lines,
     check_text,
     checks_document,
-    entries,
     found_receipts,
     in_body,
+    search_options,
+)
+from licet.cli.receipts_text import (
+    COLOURS,
+    Entry,
+    entries,
     listed,
     pack_document,
     report_ledger,
     report_pack,
-    search_options,
     story,
     table,
 )
 from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
-from licet.core.ledger.search import DENIED, Checks, Tally
+from licet.core.ledger.recorded_checks import DENIED, Checks, Tally
 from licet.core.ledger.verify import checkpoint_line
 from licet.guard.ports import LedgerUnavailable
 

@@ -1,31 +1,20 @@
-"""Receipts and the results of verification, as text and as JSON data.
-
-The options by which receipts are searched: agent, time, and checks inside calls, by pattern or by capability.
-"""
+"""Receipts and the results of verification, as text and as JSON data."""
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-from msgspec import Struct
 
-from licet.backends.ledger.reader import LedgerReader
-from licet.cli.limits import COMMAND_CHARACTERS_SHOWN, UNENDED_CALLS_SHOWN, USES_SHOWN
-from licet.cli.options import Command, duration
+from licet.cli.limits import COMMAND_CHARACTERS_SHOWN, UNENDED_CALLS_SHOWN
 from licet.cli.output import counted, print_report, show, show_lines
-from licet.core.algebra.scope import Malformed, visible
-from licet.core.algebra.set import CapabilitySet
+from licet.core.algebra.scope import visible
 from licet.core.decision.decision import ran_until
-from licet.core.ledger.entry import Row
-from licet.core.ledger.search import DENIED, UNLISTED, Checks, Tally
 from licet.core.ledger.verify import Finding, Outcome, Pack
-from licet.core.values import CHECK_AND_RUN, canonical_json
+from licet.core.values import CHECK_AND_RUN
 
 COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 WORDS = {"allow": "allowed", "ask": "asks", "deny": "denied"}
@@ -58,6 +47,7 @@ _HAPPENED = {
     "SessionOpened": "session opened",
     "SessionEnded": "session ended",
 }
+_ENDS = {"seen": "end seen by licet", "reported": "end reported by the agent", "unknown": "end unknown"}
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
@@ -82,6 +72,8 @@ def _cell(row: Entry, name: str) -> str:
         text = f"{text[: COMMAND_CHARACTERS_SHOWN - 1]}…"
     if name == "reason" and "observed" in row:
         text = f"{text} {_observed(row)}"
+    if name == "agent" and "coding_agent" in row:
+        text = f"{text} (by {visible(row['coding_agent']['name'])})"
     return text[:19].replace("T", " ") + "Z" if name == "time" else text
 
 
@@ -91,8 +83,7 @@ def listed(entry: Entry) -> Entry:
     facts = {name: entry[name] for name in (*names, "number", "kind")}
     if command := _command(entry):
         facts["command"] = command
-    if "observed" in entry:
-        facts["observed"] = entry["observed"]
+    facts |= {name: entry[name] for name in ("observed", "coding_agent") if name in entry}
     return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
 
 
@@ -121,6 +112,24 @@ def _observation(entry: Entry) -> Iterator[tuple[str, str]]:
     reasons = f": {', '.join(found['reasons'])}" if found["reasons"] else ""
     yield "observed", f"the policy was not enforced{walls}; it would have {would}{reasons}"
     yield from (("would say", rule) for rule in found["rules"])
+
+
+def _made_by(entry: Entry) -> Iterator[tuple[str, str]]:
+    """Which coding agent made a call through its hook, and how its end is known."""
+    if (found := entry.get("coding_agent")) is None:
+        return
+    made = ", ".join(
+        (
+            f"by {found['name']} {found['version']}".rstrip(),
+            *([f"call {found['call']}"] if found["call"] else ()),
+            *([f"in subagent {found['subagent']}"] if found["subagent"] else ()),
+        )
+    )
+    facts = [made]
+    facts += ["rewritten"] * found["rewritten"] + ["asked in the agent"] * found["asked"]
+    facts += [_ENDS[found["end"]]] if "end" in found else []
+    facts += ["equal calls were under way, so their ends were taken in order"] * found["in_order"]
+    yield "made", "; ".join(facts)
 
 
 def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
@@ -160,6 +169,7 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
     yield "agent", f"{last['agent']}, session {last['session']}"
     if last["parent"]:
         yield "delegated by", f"{last['parent']['agent']}, session {last['parent']['session']}"
+    yield from _made_by(last)
     took = f", took {last['duration_ms']} ms" if last["duration_ms"] else ""
     yield "time", f"{last['time']}{took}"
     if caller := last["caller"]:
@@ -265,7 +275,7 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     what = denied[-1]["capability"] if about_a_use else call
     ended = verdict == "deny" and began and what == call
     yield visible(f"{WORDS[verdict]}: `{tool}` {_may(entry, what, ended)}")
-    lines = [*_observation(entry), *(("because", rule) for rule in entry["rules"])]
+    lines = [*_made_by(entry), *_observation(entry), *(("because", rule) for rule in entry["rules"])]
     if verdict == "allow" or ended:
         uses = checks[1:-1] if ended else checks[1:]  # the last check ended the call, and the first line reports it
         lines += [("refused" if event in denied else "held", _event(event)) for event in uses]
@@ -415,154 +425,3 @@ def _finding_document(finding: Finding | None) -> dict[str, Any] | None:
 def entries(number: int) -> str:
     """So many entries: `1 entry`, `1,200 entries`."""
     return f"{number:,} {'entry' if number == 1 else 'entries'}"
-
-
-class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
-    """A date or time, in UTC by default, or how long ago, such as `7d`."""
-
-    name = "time"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Parse a time."""
-        try:
-            if (ago := duration(value)) is not None:
-                return datetime.now(UTC) - ago
-            moment = datetime.fromisoformat(value)
-        except (ValueError, OverflowError):
-            self.fail(f"`{value}` is no time: expected 2026-01-31, 2026-01-31T12:00, or 30m, 2h, 7d ago", param, ctx)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-class _Rule(click.ParamType):  # type: ignore[type-arg]
-    """A capability as it is written in a manifest."""
-
-    name = "capability"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> CapabilitySet:
-        """Parse a rule to the set that covers exactly this rule."""
-        try:
-            return CapabilitySet([value])
-        except Malformed as wrong:
-            self.fail(str(wrong), param, ctx)
-
-
-class _Pattern(click.ParamType):  # type: ignore[type-arg]
-    """A pattern for the text of a capability."""
-
-    name = "pattern"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check a pattern. An empty one is refused: it is a mistake, such as a variable that is not set."""
-        text = str(value)
-        if not text or not text.isprintable():
-            self.fail("expected a pattern such as `network:*`, or nothing behind the option", param, ctx)
-        return text
-
-
-def search_options(command: Command) -> Command:
-    """Add the filters that every search has: agent, session, tool, time, and checks inside calls."""
-    for option in reversed(
-        (
-            click.option("--agent", metavar="NAME", help="Only calls of this agent."),
-            click.option("--session", metavar="ID", help="Only calls in this session."),
-            click.option("--tool", metavar="NAME", help="Only calls of this tool."),
-            click.option(
-                "--denied-use",
-                metavar="[PATTERN]",
-                type=_Pattern(),
-                is_flag=False,
-                flag_value="*",
-                help="Only calls in which a use was denied, also if the call succeeded: `network:*`, `fs:read:/etc`.",
-            ),
-            click.option(
-                "--capability",
-                metavar="RULE",
-                type=_Rule(),
-                help="Only calls with a check that this rule covers, as in a manifest: `network:*:*.example.com`.",
-            ),
-            click.option(
-                "--since",
-                metavar="TIME",
-                type=_Moment(),
-                help="Only calls since then: 2026-01-31, 2026-01-31T12:00, 2h.",
-            ),
-            click.option("--until", metavar="TIME", type=_Moment(), help="Only calls before then."),
-        )
-    ):
-        command = option(command)
-    return command
-
-
-class Wanted(Struct, frozen=True):
-    """The filters of a search."""
-
-    agent: str | None = None
-    session: str | None = None
-    tool: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    denied_use: str | None = None
-    capability: CapabilitySet | None = None
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """The filters that the columns of a ledger answer."""
-        return {name: getattr(self, name) for name in ("agent", "session", "tool", "since", "until")}
-
-    @property
-    def checks(self) -> Checks | None:
-        """The filters that need the events of a receipt; None if there are none."""
-        if self.denied_use is None and self.capability is None:
-            return None
-        return Checks(self.denied_use is not None, self.denied_use or "*", self.capability)
-
-
-def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
-    """Texts of which, per tuple, each match has one in its body. SQLite filters by them before bodies are parsed."""
-    yield (f'"{DENIED}"',) if checks.denied else ('"kind":"Capability',)
-    longest = max(checks.pattern.split("*"), key=len)
-    yield canonical_json(longest).decode()[1:-1], UNLISTED
-    if checks.rule is not None:
-        yield *(f'"capability":"{rule.domain}:' for rule in checks.rule.allow), UNLISTED
-
-
-def found_receipts(
-    reader: LedgerReader, wanted: Wanted, checks: Checks, verdict: str | None, limit: int, read: Callable[[Row], Entry]
-) -> Sequence[Entry]:
-    """Return the newest receipts that have a matching check."""
-    rows = map(read, reader.containing(*in_body(checks), **wanted.columns, verdict=verdict))
-    return list(islice((entry for entry in rows if any(checks.of(entry))), limit))
-
-
-def check_lines(entry: Entry, checks: Checks) -> Iterator[str]:
-    """The matching checks of a receipt, one line for each different one."""
-    tally = tallied(entry, checks)
-    found = tally.most()
-    for one in found[:USES_SHOWN]:
-        yield f"    {check_text(one)}"
-    if more := sum(one["count"] for one in found[USES_SHOWN:]) + tally.other:
-        yield f"    and {more} more"
-
-
-def checks_document(entry: Entry, checks: Checks | None) -> dict[str, Any]:
-    """The denied uses of a receipt as plain data, and the granted ones if the search includes them."""
-    tally = tallied(entry, checks or Checks())
-    found: dict[str, Any] = {"denied_uses": [one for one in tally.most() if one.pop("kind") == DENIED]}
-    if checks is not None and not checks.denied:
-        found["granted_uses"] = [one for one in tally.most() if one.pop("kind") != DENIED]
-    return {**found, "other_uses": tally.other}
-
-
-def tallied(entry: Entry, checks: Checks) -> Tally:
-    """Count the matching checks of a receipt."""
-    tally = Tally()
-    for event in checks.of(entry):
-        tally.add(event)
-    return tally
-
-
-def check_text(one: dict[str, Any]) -> str:
-    """Describe a use in one line: how often, and why it was denied."""
-    word = "denied" if one["kind"] == DENIED else "granted"
-    times = f"{one['count']}x " if one["count"] > 1 else ""
-    return f"{word} {times}{one['capability']}  {one['reason']}".rstrip()

@@ -31,7 +31,7 @@ from licet.core.decision.reach import Reach
 from licet.core.policy.addresses import address_kind
 from licet.core.policy.terms import private_lists
 from licet.core.values import COMMAND_LINE
-from licet.guard.grant import held_paths
+from licet.guard.held_paths import held_paths
 from licet.policy_files.policy_paths import shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM

@@ -27,8 +27,8 @@ from licet.guard.execution import SandboxUnavailable
 from licet.sandbox.probe import look
 from licet.wasm.cache import OWN, Compiled, Described, InvalidModule, compiled, wasm_layers
 from licet.wasm.declaration import Declaration, command_of, declaration, python_declaration
+from licet.wasm.module_imports import Asked, asked_for, shown_name
 from licet.wasm.python.build import BuildFailed, Report, Runner, kept_runner, runner
-from licet.wasm.ready_modules import Asked, asked_for, shown_name
 
 COMPILING = "compiling for this machine"
 _FIRST = 0.45  # the part of all the time that goes into putting the component together

@@ -34,7 +34,7 @@ from licet.clients.jsonc import BadConfig, KeyPath, checked, looks_secret, swapp
 from licet.clients.known import Client, Place, Seen, Surroundings, System, Unusable, places, read_own
 from licet.clients.undo import EditedTable
 from licet.core.policy.servers import Server
-from licet.packages import LaunchError, launch_of
+from licet.packages.server_packages import LaunchError, launch_of
 from licet.policy_files.draft import ServerNeeds, server_lines, servers_text
 from licet.policy_files.policy_paths import PLACES, NoHome, home_directory
 

@@ -15,12 +15,10 @@ from licet.core.algebra.scope import visible
 from licet.core.policy.lock import LockedServer, NamedPlaces, local
 from licet.core.policy.servers import PROMPTS, RESOURCES
 from licet.declare import Tool
-from licet.errors import Refused
 from licet.gateway.client import Changed
 from licet.gateway.limits import MOST_PAGE_BYTES, MOST_PAGE_ITEMS
 from licet.gateway.running_server import RunningServer
 from licet.guard.registration import RegisteredTools
-from licet.guard.result import Result
 from licet.mcp.jsonrpc import INVALID_PARAMS, ProtocolError
 from licet.mcp.protocol import definition_for
 from licet.mcp.shown_names import Naming, shown_name, shown_names
@@ -77,19 +75,6 @@ def too_long(limit: int) -> str:
         f"LIMIT_OUTPUT: the result is longer than the {limit / 1024:,.0f} KiB that this tool may return "
         "(`limits.output_kb` in the policy), and was cut: ask for less at once"
     )
-
-
-def refusal_line(result: Result) -> str:
-    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
-    line = result.error or result.reason
-    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
-        return line
-    try:
-        result.unwrap()
-    except Refused as refused:
-        last = refused.decision.rules[-1]
-        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
-    return line
 
 
 _T = TypeVar("_T")

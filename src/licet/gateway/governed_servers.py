@@ -24,7 +24,7 @@ from licet.declare import Tool
 from licet.declare.check_cost import patiently
 from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
 from licet.declare.plain_json import is_heavy, json_core
-from licet.gateway.catalog import ShownLists, before_variables, error_result, own_result, refusal_line, too_long
+from licet.gateway.catalog import ShownLists, before_variables, error_result, own_result, too_long
 from licet.gateway.client import CALLER, Client, ClientCall, Refusal
 from licet.gateway.limits import ENVELOPE_BYTES, GRACE_SECONDS, LONGEST_CLAIM, SETTING_SECONDS
 from licet.gateway.observation import OBSERVED, Observing, closing_lines
@@ -45,7 +45,7 @@ from licet.guard.execution import (
 from licet.guard.grant import Grant
 from licet.guard.limits import OUTPUT_KB
 from licet.guard.registration import RegisteredTools
-from licet.guard.result import Result
+from licet.guard.result import Result, refusal_line
 from licet.guard.session import Session, refuse_call
 from licet.mcp.exchange import TimedOut, UpstreamError, quoted
 from licet.mcp.link import Gone

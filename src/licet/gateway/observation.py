@@ -38,7 +38,7 @@ from licet.guard.call import CallAdmission
 from licet.guard.facts import Call
 from licet.guard.grant import Grant, Observer
 from licet.guard.registration import Registered, RegisteredTools
-from licet.guard.result import NOTHING
+from licet.guard.result_parts import NOTHING
 from licet.mcp.server_definitions import NotTaken, Setup, take
 from licet.mcp.shown_names import without_clashes
 from licet.policy_files.server_tools import is_other_server, refusal_of_name, with_server_tools
@@ -260,7 +260,11 @@ class Observing(CallAdmission):
 
 def _without_walls(registered: Registered, instead: Registered) -> Registered:
     """A tool with its own limits and cost, and without its walls: its server has none, and its receipt says so."""
-    return replace(registered, reach=instead.reach, layers=instead.layers, walls=instead.walls, unavailable="")
+    own, other = registered.entry, instead.entry.sandbox
+    entry = replace(own, sandbox=replace(own.sandbox, level=other.level, layers=other.layers))
+    return replace(
+        registered, reach=instead.reach, layers=instead.layers, walls=instead.walls, unavailable="", entry=entry
+    )
 
 
 def opening_lines(policy: str, duration: str, *, is_open: bool) -> Iterator[str]:

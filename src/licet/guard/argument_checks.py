@@ -13,6 +13,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.argument_rules import (
     PathReading,
     argument_denial,
+    asked_arguments,
     likely_deletes,
     opened_paths,
     tie_denial,
@@ -29,7 +30,7 @@ from licet.declare.check_cost import patiently
 from licet.declare.plain_json import data_again, plain_json
 from licet.errors import Refused
 from licet.guard.facts import Call
-from licet.guard.grant import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.registration import Registered, Rules
 
 
@@ -39,6 +40,7 @@ async def validate(call: Call, registered: Registered, arguments: object) -> dic
         given = await patiently(registered.validate, arguments)
     except InvalidArguments as wrong:
         call.refuse("INPUT_INVALID", str(wrong))
+    call.asked = ()
     if registered.rules:
         sent = data_again(plain_json(arguments))
         for one in registered.rules:
@@ -59,6 +61,7 @@ def _check_rules(call: Call, registered: Registered, one: Rules, data: dict[str,
     denied = argument_denial(call.request, reach, one.rules, one.check, data, reading, one.origin)
     if denied is not None:
         raise Refused(denied)
+    call.asked = tuple(dict.fromkeys((*call.asked, *asked_arguments(one.asking, one.refuses, data))))
     if reading.by_code or reach.level == "native":  # around other tools are walls, which look at links
         _check_links(call, reach, one.rules, data, reading)
 

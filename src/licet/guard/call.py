@@ -5,6 +5,7 @@ refuses the call. An error inside the tool ends only that call.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -24,7 +25,7 @@ from licet.core.decision.decision import (
     SessionOpened,
 )
 from licet.core.decision.fixes import call_denials
-from licet.core.decision.request import UNUSED, Approval, Ground
+from licet.core.decision.request import UNUSED, Approval, Ground, Request
 from licet.core.policy.servers import tool_parts
 from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
@@ -32,7 +33,7 @@ from licet.errors import Refused
 from licet.guard.approvals_and_budgets import ask_approver, reserve, spent
 from licet.guard.argument_checks import arguments_digest, known_deletes, named_deletes, validate
 from licet.guard.bind import BoundContext, is_available
-from licet.guard.close import close, outcome, succeeded
+from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
 from licet.guard.facts import Call, SessionFacts, begun
@@ -40,7 +41,8 @@ from licet.guard.grant import Grant
 from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
 from licet.guard.receipt import decision_of
 from licet.guard.registration import Registered
-from licet.guard.result import Result, interrupted
+from licet.guard.result import Result
+from licet.guard.result_parts import ResultParts, interrupted, outcome, succeeded
 from licet.guard.session_end import caller_cancelled, check_policy, check_session, look_up_end, session_end
 
 
@@ -48,14 +50,32 @@ async def run_call(
     session: SessionFacts, admission: "CallAdmission", tool: str, arguments: object, purpose: str | None = None
 ) -> Result:
     """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
+    call = await begin(session, tool, purpose)
+    result = await step(call, _open_and_run(call, admission, arguments))
+    assert result is not None  # noqa: S101 - it leaves no call open
+    return result
+
+
+async def _open_and_run(call: Call, admission: "CallAdmission", arguments: object) -> ResultParts:
+    registered, grant = await admit_and_record(call, admission, arguments)
+    return await bind_and_run(call, registered, grant)
+
+
+async def begin(session: SessionFacts, tool: str, purpose: str | None = None) -> Call:
+    """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
     await look_up_end(session)  # at each call: `licet session end` is another process
     session.gate.renew_standing()
-    call = begun(session, tool, purpose)
-    outer, running = CURRENT.get(), session.gate.running  # `outer` is set if the tool of another call makes this one
+    return begun(session, tool, purpose)
+
+
+async def step(call: Call, work: Coroutine[Any, Any, ResultParts | None]) -> Result | None:
+    """Do a part of a call. Then close the call, whatever happens, unless `work` returns None: the call stays open."""
+    outer, running = CURRENT.get(), call.session.gate.running  # `outer` is set if the tool of another call makes this
+    call.task = asyncio.current_task()  # an open call may be continued by another task
     CURRENT.set(call.stores)
     running.add(call)  # before the session is checked, so that its end finds this call or is found by it
     try:
-        return await _run_call(call, admission, arguments)
+        return await _closed_after(call, work)
     finally:
         running.discard(call)
         CURRENT.set(outer)
@@ -63,14 +83,9 @@ async def run_call(
             caller_cancelled(call)
 
 
-async def _run_call(call: Call, admission: "CallAdmission", arguments: object) -> Result:
+async def _closed_after(call: Call, work: Coroutine[Any, Any, ResultParts | None]) -> Result | None:
     try:
-        check_session(call)
-        registered, grant = await admission.admit(call, arguments)
-        grant.begin()
-        await record(call)
-        context = bind(call, registered, grant)  # the fail-closed guard
-        result = await succeeded(call, await run(call, registered, grant, context))
+        result = await work
     except asyncio.CancelledError as error:
         if caller_cancelled(call):  # otherwise its session has ended, or the tool raised it itself
             await close(call, interrupted(call.request, call.running))
@@ -89,7 +104,22 @@ async def _run_call(call: Call, admission: "CallAdmission", arguments: object) -
         result = outcome(call, error)
     except BaseException as error:  # a refusal, or any error of the tool
         result = outcome(call, error)
-    return await close(call, result)
+    return None if result is None else await close(call, result)
+
+
+async def admit_and_record(call: Call, admission: "CallAdmission", arguments: object) -> tuple[Registered, Grant]:
+    """Open a call: every step up to `record`, after which the call counts as made."""
+    check_session(call)
+    registered, grant = await admission.admit(call, arguments)
+    grant.begin()
+    await record(call)
+    return registered, grant
+
+
+async def bind_and_run(call: Call, registered: Registered, grant: Grant) -> ResultParts:
+    """Run the tool of an open call."""
+    context = bind(call, registered, grant)  # the fail-closed guard
+    return await succeeded(call, await run(call, registered, grant, context))
 
 
 class CallAdmission:
@@ -181,8 +211,7 @@ async def deny_misfit(call: Call, registered: Registered, arguments: object) -> 
 
 async def look_up_usage(call: Call, registered: Registered) -> None:
     """Add to the request its arguments and deletes, and to the usage what was spent and approved in this session."""
-    certain, likely = known_deletes(call, registered), named_deletes(call, registered)
-    call.request = replace(call.request, arguments=call.digest, uses=certain, likely=likely)
+    call.request = full_request(call, registered)
     usage = UNUSED
     if registered.budgeted and call.ports.budgets is not None:
         usage = await spent(call, registered, call.ports.budgets)
@@ -194,11 +223,29 @@ async def look_up_usage(call: Call, registered: Registered) -> None:
         call.approvals += (Agreement(covered, standing.by, standing.id, standing=True),)
 
 
+def full_request(call: Call, registered: Registered) -> Request:
+    """The request of a call with what its arguments tell: their digest, the deletes that they name, what asks."""
+    certain, likely = known_deletes(call, registered), named_deletes(call, registered)
+    return replace(call.request, arguments=call.digest, uses=certain, likely=likely, asked=call.asked)
+
+
 def make_grant(call: Call, registered: Registered) -> Grant:
     """Make the grant of this call. No handle gets it before the call is allowed."""
+    grant = call.grant = empty_grant(call, registered)
+    if not call.session.reported_open:
+        grant.note_of(SessionOpened)
+        call.session.reported_open = True  # after every observer has seen the event
+    for agreement in call.approvals:
+        by = f"standing approval {agreement.request}" if agreement.standing else agreement.approval.use
+        grant.note_of(ApprovalRemembered, rule=by)
+    return grant
+
+
+def empty_grant(call: Call, registered: Registered) -> Grant:
+    """The grant of this call, before anything was recorded in it."""
     assert registered.reach is not None  # noqa: S101
     gate, standing = call.session.gate, registered.reach.standing
-    grant = call.grant = Grant(
+    return Grant(
         call.request,
         registered.reach,
         call.policy.digest,
@@ -208,13 +255,6 @@ def make_grant(call: Call, registered: Registered) -> Grant:
         call.identity,
         None if standing is None else lambda: gate.stands(standing),
     )
-    if not call.session.reported_open:
-        grant.note_of(SessionOpened)
-        call.session.reported_open = True  # after every observer has seen the event
-    for agreement in call.approvals:
-        by = f"standing approval {agreement.request}" if agreement.standing else agreement.approval.use
-        grant.note_of(ApprovalRemembered, rule=by)
-    return grant
 
 
 async def _ask_about_delete(call: Call, approval: Approval, use: Use) -> None:

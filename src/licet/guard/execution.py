@@ -1,4 +1,4 @@
-"""The ports that run tools and programs (`Sandbox`, `Processes`), and how a tool can end without a value.
+"""The ports that run tools and programs (`Sandbox`, `Processes`), and how a tool ends: its value as JSON, or its error.
 
 A tool's error is an object with code of its own, which may lie, raise or never end. `raised` reads the error and runs
 nothing of it but `__str__`.
@@ -23,6 +23,7 @@ from licet.core.decision.request import Reason
 from licet.core.policy.layer import Level
 from licet.core.values import Origin
 from licet.declare import Tool
+from licet.declare.plain_json import check_bounded, plain_json, with_typed_bytes
 from licet.guard.limits import LONGEST_ERROR, MOST_FRAMES
 
 
@@ -109,6 +110,7 @@ class Command(Struct, frozen=True):
     seconds: float
     output_bytes: int
     watch: Watch | None = None
+    own_terminal: bool = False  # a terminal among its streams was made for it alone: it controls its session
     runtime: tuple[str, ...] = ()  # what it is made of besides its binary, such as a package: readable without a grant
 
 
@@ -299,6 +301,22 @@ def raised(error: BaseException) -> Raised:
     except BaseException:  # the class is the tool's own: it may raise anything
         text = ""
     return Raised(class_name(type(error)), text, origin=_origin(error))
+
+
+def result_text(value: object) -> bytes:
+    """The JSON of what a tool returned, at every level the same; `TypeError` if it has none."""
+    kind = type(value)
+    if hasattr(kind, "__next__") or hasattr(kind, "__anext__"):
+        raise TypeError("it returned a generator: return a list")
+    try:
+        has_bytes = check_bounded(value)
+    except ValueError as error:
+        raise TypeError(f"it returned what JSON cannot carry: {error}") from None
+    value = with_typed_bytes(value) if has_bytes else value
+    try:
+        return plain_json(value)
+    except ValueError as error:  # its text may show the value
+        raise TypeError(f"it returned what JSON cannot carry: {class_name(kind)}") from error
 
 
 def class_name(kind: type) -> str:

@@ -17,7 +17,7 @@ from licet.core.algebra.rules import Use
 from licet.core.algebra.set import Rules
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import UNUSED, Approval, Ground, Reason, Request, Usage
-from licet.core.ledger.entry import Caller, Entry, ObservedFact
+from licet.core.ledger.entry import AgentFact, Caller, Entry, ObservedFact
 from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import StandingApproval
@@ -154,10 +154,12 @@ class Call(Struct, eq=False):
     task: "asyncio.Task[Any] | None"
     arguments: dict[str, Any] = {}  # once they are validated
     digest: str = ""  # of these
+    asked: tuple[str, ...] = ()  # those with a value that the policy asks about
     registered: Registered | None = None
     usage: Usage = UNUSED
     approvals: tuple[Agreement, ...] = ()  # with who agreed
     observed: ObservedFact | UnsetType = UNSET  # for its receipts, if nothing was enforced
+    coding_agent: AgentFact | UnsetType = UNSET  # for its receipts, if a hook of a coding agent makes it
     grant: Grant | None = None
     reservation: Reservation | None = None
     bundle_reservations: dict[str, Reservation] = {}  # in the budgets of its tool's bundles
@@ -166,6 +168,8 @@ class Call(Struct, eq=False):
     charged: Callable[[], Decimal | None] | None = None  # what its tool has charged
     deadline: Deadline | None = None
     running: bool = False
+    is_elsewhere: bool = False  # whether somebody else runs it, outside of any walls of licet
+    is_closed: bool = False  # whether its end has begun; only set of calls that were left open
     long_result: bool = False
     was_cut: bool = False  # whether the end of its session has cancelled it
     cuts: int = 0  # how often

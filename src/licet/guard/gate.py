@@ -26,9 +26,10 @@ from licet.guard.bind import BoundContext
 from licet.guard.execution import ToolCall, Warms
 from licet.guard.facts import GateFacts
 from licet.guard.grant import Grant, Observer
+from licet.guard.held_paths import Protect
 from licet.guard.import_path import WritableImports
 from licet.guard.ports import NotStanding, Ports, free_after_fork
-from licet.guard.registration import MODES, OnMisfit, Packages, Protect, Registered, RegisteredTools, register
+from licet.guard.registration import MODES, OnMisfit, Packages, Registered, RegisteredTools, register
 from licet.guard.session import Session
 
 # Compares tools with the lock next to a manifest; the grounds say what is different.

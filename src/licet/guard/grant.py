@@ -12,7 +12,6 @@ The kernel reports no event for what it lets through, so a receipt keeps the rul
 beginning, the length, and a digest of everything.
 """
 
-import os
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -23,8 +22,8 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.rules import InvalidUse, Kind, Use, capability, use_of_path
-from licet.core.algebra.scope import inside, path_ancestors, visible
+from licet.core.algebra.rules import InvalidUse, Use
+from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import (
     ApprovalAsked,
@@ -38,7 +37,7 @@ from licet.core.decision.decision import (
 )
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
-from licet.core.ledger.search import UNLISTED
+from licet.core.ledger.recorded_checks import UNLISTED
 from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.layer import delete_asks
 from licet.core.values import digest
@@ -51,84 +50,13 @@ from licet.guard.limits import (
     LEAST_OF_A_REFUSAL,
     MANY_EVENTS,
     MOST_CHARACTERS,
-    MOST_HELD_PATHS,
     MOST_PROGRAMS,
     MOST_TEXTS,
     REFUSED,
 )
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
-from licet.guard.ports import Clock, Escaped, free_after_fork
+from licet.guard.ports import Clock, free_after_fork
 from licet.guard.redaction.redact import Redactor
-
-_KINDS: dict[str, Kind] = {action: use_of_path(action, "/").kind for action in ("read", "write", "delete")}
-
-
-class HeldPaths:
-    """The granted paths of one set of capabilities. It implements the port `Held`."""
-
-    __slots__ = ("_answers", "_denied", "grant")
-
-    def __init__(self, grant: CapabilitySet) -> None:
-        self.grant = grant
-        self._answers = {action: grant.answers(kind) for action, kind in _KINDS.items()}
-        self._denied = {
-            action: tuple(sorted(key or "/" for key, allowed in answers.items() if not allowed))
-            for action, answers in self._answers.items()
-        }
-
-    def root(self, action: str, path: str) -> str:
-        answers = self._answers[action]
-        for key in reversed(path_ancestors(_key(path))):
-            if answers.get(key):
-                return key or "/"
-        raise Escaped("nothing that is held contains it")
-
-    def covers(self, action: str, path: str) -> bool:
-        try:
-            return self.grant.has(use_of_path(action, path))
-        except InvalidUse:
-            return False
-
-    def covers_tree(self, action: str, path: str) -> bool:
-        # Not parsed from text: a real path may have characters that a written rule cannot.
-        return self.grant.has(capability("fs", _KINDS[action].atom, _key(path), None))
-
-    def overlaps(self, action: str, path: str) -> bool:
-        kept = (key for key, allowed in self._answers[action].items() if allowed)
-        return self.covers(action, path) or any(inside(key, (path,)) for key in kept)
-
-    def allowed(self, action: str) -> tuple[str, ...]:
-        """The outermost granted paths. Paths below them that `denied` lists are not granted."""
-        return tuple(sorted(key or "/" for key, allowed in self._answers[action].items() if allowed))
-
-    def directories_with_closed_names(self) -> tuple[str, ...]:
-        """The writable directories that directly contain a denied name.
-
-        Landlock has no deny rules: without a private root, no new file can be made directly in such a directory.
-        """
-        above = {os.path.dirname(path) for path in self.denied("write")}
-        return tuple(sorted(directory for directory in above if self.covers("write", directory)))
-
-    def denied(self, action: str) -> tuple[str, ...]:
-        return self._denied[action]
-
-
-def _key(path: str) -> str:
-    return "" if path == "/" else path
-
-
-_held: dict[int, HeldPaths] = {}  # by the identity of a grant: comparing two large ones would take longer than a call
-
-
-def held_paths(grant: CapabilitySet) -> HeldPaths:
-    """The paths of a grant, cached: all calls of a tool have the same grant."""
-    found = _held.get(id(grant))
-    if found is None:
-        if len(_held) >= MOST_HELD_PATHS:
-            _held.clear()
-        found = _held[id(grant)] = HeldPaths(grant)  # it keeps its grant, so no other one gets that identity
-    return found
-
 
 LISTS = ("granted", "closed", "rules", "runtime")
 
@@ -210,6 +138,11 @@ class CheckQuotas(Struct, eq=False):
     more_refused: int = 0
     more_asked: int = 0
     happened: dict[type[Happened], int] = {}  # events that a server can cause any number of
+
+    @property
+    def left(self) -> tuple[int, int, int]:
+        """What is left of each quota."""
+        return self._granted, self._refused, self._asked
 
     def take(self, use: Use | None, refusal: Deny | Ask | None) -> bool:
         """Use up quota for a check; False, and count it, if there is not enough left."""
@@ -352,6 +285,16 @@ class Grant:
         self._keep(begun, None)
         if self._observers:
             self._notify_observers(begun, None)
+
+    @property
+    def record(self) -> tuple[Sequence[Event], Sequence[float], CheckQuotas]:
+        """The listed events, when each was recorded, and the quotas: what another process needs to continue this."""
+        return self._listed(), self._moments, self._quotas
+
+    def resume(self, events: Iterable[Event], moments: Iterable[float], quotas: CheckQuotas) -> None:
+        """Continue such a record. Observers have seen its events."""
+        self._checks = [one for event in events for one in (event, None)]
+        self._moments, self._quotas = [*moments], quotas
 
     def note(self, happened: Happened, *, kept: bool = True) -> None:
         """Pass an event that is no check to the observers, and record it if `kept`."""
@@ -511,16 +454,17 @@ class Grant:
     def lists_all(self) -> bool:
         """Whether all events so far are listed: then `events` only grows at its end."""
         quotas = self._quotas
-        return not (quotas.more_granted or quotas.more_refused or quotas.more_asked or any(quotas.more_happened()))
+        beyond = quotas.more_granted or quotas.more_refused or quotas.more_asked
+        return not (beyond or (quotas.happened and any(quotas.more_happened())))
 
     @property
     def events(self) -> tuple[Event, ...]:
         """The events so far, in order; a check has the rules that decided it. The last count what exceeded a quota."""
-        checks: Any = iter(self._checks)
-        granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
-        pairs = zip(checks, checks, strict=True)
-        events = self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])
-        tool, quotas = self.request.tool, self._quotas
+        return self.events_after(0)
+
+    def events_after(self, number: int) -> tuple[Event, ...]:
+        """The same without the first ones, if all of those are listed."""
+        events, tool, quotas = self._listed(number), self.request.tool, self._quotas
         if quotas.more_granted:
             text = f"{quotas.more_granted} more checks were granted, {UNLISTED}"
             events.append(CapabilityGranted(f"tool:call:{tool}", tool, "", text))
@@ -533,6 +477,12 @@ class Grant:
         for kind, more in quotas.more_happened() if quotas.happened else ():
             events.append(kind(f"tool:call:{tool}", tool, rule=f"{more} more of these, {UNLISTED}", count=more))
         return tuple(events)
+
+    def _listed(self, after: int = 0) -> list[Event]:
+        checks: Any = iter(self._checks[2 * after :])
+        granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
+        pairs = zip(checks, checks, strict=True)
+        return self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])
 
     def _event(self, use: Check, refusal: Deny | Ask | None, granted: dict[Use, CapabilityGranted]) -> Event:
         if isinstance(use, CallEvent):

@@ -22,7 +22,7 @@ from msgspec import Struct
 from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
-from licet.guard.grant import HeldPaths
+from licet.guard.held_paths import HeldPaths
 from licet.guard.limits import MOST_LINKS
 from licet.own_files import open_regular, read_most
 

@@ -35,6 +35,7 @@ MOST_TEXTS = 64  # rules of each list of kernel rules in a receipt
 MOST_CHARACTERS = 8192  # characters of each list of kernel rules in a receipt
 MOST_PROGRAMS = 8  # different sets of kernel rules around programs in one receipt
 MOST_HELD_PATHS = 1000  # grants whose paths are kept ready
+MOST_OF_A_CLAIM = 200  # characters of each text of a coding agent about a call of its own
 MOST_EXIT_CODES = 100  # exit codes of programs in one receipt
 
 # What the host holds for a call, if the manifest states no limit

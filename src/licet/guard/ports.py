@@ -72,6 +72,9 @@ class Answered(Struct, frozen=True):
     )
 
 
+ASKED_IN_AGENT = "asked in the agent"  # who answered, if a coding agent asks in its own prompt: licet sees no answer
+
+
 class Agreement(Struct, frozen=True):
     """An approval and who gave it, for the receipt."""
 

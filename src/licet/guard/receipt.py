@@ -17,6 +17,7 @@ from licet.core.decision.request import Spent, plus, spent_of
 from licet.core.ledger.entry import (
     AccessCounts,
     AccessFact,
+    AgentFact,
     ApprovalFact,
     BodiesFact,
     BudgetFact,
@@ -37,15 +38,16 @@ from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers
 from licet.guard.facts import Call
 from licet.guard.grant import Access
-from licet.guard.limits import SHOWN_TOOL_NAME
-from licet.guard.ports import Ledger
-from licet.guard.result import INTERRUPTED, REPORTED, ResultParts
+from licet.guard.limits import MOST_OF_A_CLAIM
+from licet.guard.ports import ASKED_IN_AGENT, Ledger
+from licet.guard.registration import entry_of
+from licet.guard.result_parts import INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED, ResultParts
 
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
 _FAILURES = frozenset({"TOOL_FAILED", "TOOL_CRASHED", "CONNECT_FAILED", "RESOLVE_FAILED"})
 _NOTHING = Decimal(0)
 _ELSEWHERE = (BudgetSettled, SandboxEntered)  # the rule of these events is in `cost_usd` or `sandbox`
-_OWN_TEXTS = (INTERRUPTED, REPORTED)  # of failures; every other text is the tool's
+_OWN_TEXTS = (INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED)  # of failures; every other text is the tool's
 
 
 async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> None:
@@ -55,35 +57,31 @@ async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> None:
 
 def decision_of(call: Call) -> Entry:
     """The facts that are known when a call is allowed, and nothing has happened yet."""
-    session, registered, manifest = call.session, call.registered, call.policy.manifest
-    parent, cost = session.parent, call.reservation.claim.cost_usd if call.reservation is not None else _NOTHING
-    return Entry(
-        kind="decision",
+    session, parent = call.session, call.session.parent
+    cost = call.reservation.claim.cost_usd if call.reservation is not None else _NOTHING
+    return replace(
+        _known(call),
         id=call.receipt,
         agent=session.agent,
         session=session.id,
         parent=ParentFact(agent=parent.agent, session=parent.id) if parent is not None else None,
         caller=session.caller,
-        tool=_tool_name(call),
-        tool_digest=registered.tool_digest if registered is not None else None,
         time=time_text(call.time),
-        manifest=call.policy.digest,
-        organisation=tuple([above.digest for above in manifest.organisations]) or UNSET,
         flags=tuple(map(visible, session.gate.flags)) or UNSET,
         arguments=call.digest or None,
         approvals=_approvals(call) if call.approvals else (),
         budget=_budget(call, cost, spent=True),
         cost_usd=money_text(cost),
         events=tuple(map(_event, call.grant.events if call.grant is not None else ())),
+        coding_agent=_coding_agent(call),
         observed=call.observed,
-        rules=_admission_rules(call),
-        sandbox=_sandbox(call),
     )
 
 
 def receipt_of(call: Call, parts: ResultParts) -> Entry:
     """The facts of a call that has ended, however it ended."""
     refusal, full = parts.refusal, call.policy.manifest.record == "full"
+    known = _known(call)
     failed = parts.reason == "TOOL_FAILED"
     # A tool's error text is a result: it is kept with `record: full` alone, and otherwise as a digest.
     withheld = failed and not full
@@ -97,6 +95,7 @@ def receipt_of(call: Call, parts: ResultParts) -> Entry:
         bodies=_bodies(call, parts) if full else UNSET,
         budget=_budget(call, parts.cost_usd, spent=call.running),
         code=parts.code,
+        coding_agent=_coding_agent(call),
         cost_usd=money_text(parts.cost_usd),
         duration_ms=milliseconds(parts.duration_ms),
         error=visible(parts.error) if refusal is not None and not _hides_error(parts, full) else None,
@@ -104,15 +103,16 @@ def receipt_of(call: Call, parts: ResultParts) -> Entry:
         observed=call.observed,
         reason=parts.reason,
         result=data_digest(result) if returned or withheld else None,
-        rules=_rules(call, parts, full),
-        sandbox=_sandbox(call, parts),
+        rules=known.rules if refusal is None else _rules(parts, refusal, full),
+        sandbox=_sandbox(call, parts, known.sandbox),
         truncated=parts.truncated,
         verdict=_verdict(parts),
     )
 
 
-def _tool_name(call: Call) -> str:
-    return visible(call.tool[:SHOWN_TOOL_NAME]) + "…" * (len(call.tool) > SHOWN_TOOL_NAME)
+def _known(call: Call) -> Entry:
+    """The facts that all calls of its tool share."""
+    return call.registered.entry if call.registered is not None else entry_of(call.tool, call.policy.manifest)
 
 
 def _purpose(call: Call, text: str) -> str:
@@ -132,10 +132,6 @@ def _verdict(parts: ResultParts) -> Literal["allow", "ask", "deny"]:
     return "ask" if isinstance(parts.refusal, Ask) else "deny"
 
 
-def _admission_rules(call: Call) -> Texts:
-    return call.registered.admission_rules if call.registered is not None else ()
-
-
 def _hides_error(parts: ResultParts, full: bool) -> bool:
     """Whether the error is text of the tool, which a receipt keeps only with `record: full`."""
     if parts.refusal is None or full:
@@ -143,14 +139,12 @@ def _hides_error(parts: ResultParts, full: bool) -> bool:
     return parts.reason == "TOOL_FAILED" and parts.refusal.rules[0].text not in _OWN_TEXTS
 
 
-def _rules(call: Call, parts: ResultParts, full: bool) -> Texts:
-    """The rules that decided how a call ended."""
-    if parts.refusal is None:
-        return _admission_rules(call)
+def _rules(parts: ResultParts, refusal: Deny | Ask, full: bool) -> Texts:
+    """The rules that decided how a call ended that was refused, or failed."""
     if _hides_error(parts, full):
-        origin = parts.refusal.rules[0].origin
+        origin = refusal.rules[0].origin
         return (f"the tool raised an error ({visible(str(origin))})" if origin else "the tool raised an error",)
-    return tuple(visible(str(rule)) for rule in parts.refusal.rules)
+    return tuple(visible(str(rule)) for rule in refusal.rules)
 
 
 def _approvals(call: Call) -> tuple[ApprovalFact, ...]:
@@ -167,20 +161,28 @@ def _approvals(call: Call) -> tuple[ApprovalFact, ...]:
     )
 
 
-def _sandbox(call: Call, parts: ResultParts | None = None) -> SandboxFact:
-    """The walls of the tool's level; in a receipt those that were in force, and the rules that the kernel enforced."""
-    if parts is not None and call.running and call.decision and parts.access is None and parts.programs is None:
-        return call.decision.sandbox  # nothing was added to it
-    registered = call.registered
-    level = registered.reach.level if registered is not None and registered.reach is not None else None
-    shown = registered if parts is None or call.running else None
-    layers = shown.layers if shown is not None else ()
-    missing = (shown.missing_layers or UNSET) if shown is not None else UNSET
-    if parts is None:
-        return SandboxFact(level=level, layers=layers, missing=missing)
+def _coding_agent(call: Call) -> AgentFact | UnsetType:
+    """The facts about the agent whose hook made this call, readable and cut: they are the agent's texts."""
+    fact = call.coding_agent
+    if isinstance(fact, UnsetType):
+        return UNSET
+    texts = {
+        name: visible(getattr(fact, name)[:MOST_OF_A_CLAIM])
+        for name in ("name", "version", "call", "subagent", "event")
+    }
+    asked = fact.asked or any(ASKED_IN_AGENT in agreed.by for agreed in call.approvals)
+    return replace(fact, **texts, asked=asked)
+
+
+def _sandbox(call: Call, parts: ResultParts, walls: SandboxFact) -> SandboxFact:
+    """The walls that were in force around the tool, of those of its level, and the rules that the kernel enforced."""
+    if not call.running or call.is_elsewhere:
+        walls = SandboxFact(level=walls.level)
+    if parts.access is None and parts.programs is None:
+        return walls
     access = _access(parts.access) if parts.access is not None else None
     programs = _programs(call, parts, parts.programs) if parts.programs is not None else None
-    return SandboxFact(level=level, layers=layers, missing=missing, access=access, programs=programs)
+    return replace(walls, access=access, programs=programs)
 
 
 def _access(found: Access) -> AccessFact:
@@ -211,7 +213,7 @@ def _events(call: Call, refusal: Deny | Ask | None) -> tuple[EventFact, ...]:
     if call.grant is None:
         return tuple(map(_event, all_events(refusal))) if refusal is not None else ()
     before = call.decision.events if call.decision is not None and call.listed_all and not call.grant.redactor else ()
-    return (*before, *map(_event, call.grant.events[len(before) :]))
+    return (*before, *map(_event, call.grant.events_after(len(before))))
 
 
 def _event(event: Event) -> EventFact:

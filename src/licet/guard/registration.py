@@ -27,27 +27,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Literal, get_args
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.domains import DOMAINS
-from licet.core.algebra.rules import capability, use_of_path
-from licet.core.algebra.scope import inside, path_ancestors, visible
+from licet.core.algebra.rules import use_of_path
+from licet.core.algebra.scope import inside, visible
 from licet.core.algebra.set import CapabilitySet, TooManyPairs
-from licet.core.decision.argument_rules import ties_under, untied_ground
+from licet.core.decision.argument_rules import denying, ties_under, untied_ground
 from licet.core.decision.decide import consent
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import NOTHING, REASON_OF_DOMAIN, Ground
 from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds, misfit_of, too_many_pairs, unheld_needs
+from licet.core.ledger.entry import Entry, SandboxFact
 from licet.core.policy.argument_ties import Ties
 from licet.core.policy.connector import Installed
 from licet.core.policy.layer import (
     CLASSES,
-    EVERY_DOMAIN,
     LEVELS,
-    SECOND_CODE,
-    Layer,
-    Rule,
     class_fits,
     deletes_ask,
     level_fits,
@@ -60,9 +56,10 @@ from licet.declare import Tool
 from licet.declare.decorator import with_cell
 from licet.errors import RegistrationRefused, UntiedArgument
 from licet.guard.execution import Layers, LayersOfTools, SandboxUnavailable
-from licet.guard.grant import PART_OF_DOMAIN, held_paths
+from licet.guard.grant import PART_OF_DOMAIN
+from licet.guard.held_paths import Protect, held_paths, kept_private, protection_layer
 from licet.guard.import_path import UNCHECKED, Writable, WritableImports, drop, writable_imports
-from licet.guard.limits import OUTPUT_KB, WALL_SECONDS
+from licet.guard.limits import OUTPUT_KB, SHOWN_TOOL_NAME, WALL_SECONDS
 from licet.guard.ports import ArgumentRules, Ports
 
 _PACKAGE = "licet"
@@ -76,19 +73,29 @@ class Rules(Struct, frozen=True):
     defaults: Mapping[str, Any]  # of arguments that a caller leaves out
     parameters: Mapping[str, str]  # by argument: the parameter of the function that takes it
     origin: Origin | None = None  # of the admission
+    asking: Mapping[str, Any] = {}  # by argument: the schema of the values that make a call ask
+    refuses: Callable[[Mapping[str, Any]], str] | None = None  # the check of `denying(asking)`
 
 
 def rules_of(tool: Tool, reach: Reach | None, make_check: ArgumentRules | None) -> tuple[Rules, ...]:
     """The rules of the manifest on the arguments of a tool, one for each admission that has some."""
-    stated = [(one.origin, rules) for one in (reach.admissions if reach else ()) if (rules := one.argument_rules)]
+    stated = [(one, rules) for one in (reach.admissions if reach else ()) if (rules := one.argument_rules)]
     if not stated:
         return ()
     taken = tool.schema.get("properties", {})
     defaults = {name: held["default"] for name, held in taken.items() if "default" in held}
     parameters = {name: held for name, held in tool.parameter_names().items() if held is not None}
     return tuple(
-        Rules(rules, make_check(rules) if make_check is not None else None, defaults, parameters, origin)
-        for origin, rules in stated
+        Rules(
+            rules,
+            make_check(rules) if make_check is not None else None,
+            defaults,
+            parameters,
+            one.origin,
+            one.asking,
+            make_check(denying(one.asking)) if make_check is not None and one.asking else None,
+        )
+        for one, rules in stated
     )
 
 
@@ -147,56 +154,6 @@ def warn_untied(grounds: Iterable[Ground]) -> None:
         warnings.warn_explicit(text, UntiedArgument, frame.f_code.co_filename, frame.f_lineno)
 
 
-KEPT = "licet keeps its state or its secrets there, and no tool reads or writes them"
-
-
-class ProtectedPath(Struct, frozen=True):
-    """One protected path: a file, or a directory with everything below it. It need not exist."""
-
-    path: str
-    why: str  # a sentence for the operator: "the interpreter is never writable"
-    readable: bool = True
-
-
-# Lists the protected paths of a gate; called when the gate is built, and when it is reloaded.
-Protect = Callable[[Manifest, Sequence[Tool]], Sequence[ProtectedPath]]
-
-
-def kept_private(paths: Iterable[str]) -> tuple[ProtectedPath, ...]:
-    """Protect paths where backends keep their own files: no tool reads or writes them."""
-    return tuple(ProtectedPath(path, KEPT, readable=False) for path in paths)
-
-
-def protection_layer(paths: Iterable[ProtectedPath], origin: Origin) -> Layer:
-    """The denies for protected paths: writes and deletes, and reads of a path that is not readable either."""
-    atoms = DOMAINS["fs"].actions
-    rules = [
-        # Not parsed from text: a real path may have characters that a written rule cannot.
-        Rule(capability("fs", atoms[action], "" if closed.path == "/" else closed.path, None), origin, closed.why)
-        for closed in paths
-        for action in (("write", "delete") if closed.readable else ("read", "write", "delete"))
-    ]
-    return Layer("protected paths", "licet itself", origin, denies=tuple(rules), silent=EVERY_DOMAIN)
-
-
-def outermost(paths: Iterable[ProtectedPath]) -> tuple[ProtectedPath, ...]:
-    """Leave out paths that lie inside another one and are not stricter."""
-    kept: dict[str, ProtectedPath] = {}
-    strict: set[str] = set()  # paths in `kept` that are not readable either
-    for closed in sorted(dict.fromkeys(paths), key=lambda one: (one.path, one.readable, one.why == SECOND_CODE)):
-        around = _around(closed.path)
-        if strict.isdisjoint(around) and (not closed.readable or kept.keys().isdisjoint(around)):
-            kept[closed.path] = closed
-            if not closed.readable:
-                strict.add(closed.path)
-    return tuple(kept.values())
-
-
-def _around(path: str) -> set[str]:
-    """A path and every directory that it lies in."""
-    return {key or "/" for key in path_ancestors("" if path == "/" else path)}
-
-
 _ALWAYS = ("rfc8785",)  # canonical JSON with floats or non-ASCII keys
 _OF_DOMAIN = {"network": ("licet.guard.handles.fetch",)}
 
@@ -233,7 +190,6 @@ class Registered(Struct, frozen=True):
     validate: Callable[[object], dict[str, Any]]
     missing: Mapping[str, str]  # kinds of backends that it needs and that are not configured: title -> field of `Ports`
     layers: tuple[str, ...]  # the walls around it
-    missing_layers: tuple[str, ...]  # walls that it runs without, because the manifest permits it
     unavailable: str  # why this machine does not support its level; empty if it does
     binaries: Mapping[str, str]  # the paths of programs it may start, by name, from the host's PATH
     seconds: float
@@ -247,8 +203,7 @@ class Registered(Struct, frozen=True):
     rules: tuple[Rules, ...]  # on its arguments
     ties: Ties | None  # of its arguments, if it has no handles
     walls: str  # its level and the layers around it, as text
-    admission_rules: tuple[str, ...]  # the rules that admit it, and how its writes are approved, for receipts
-    tool_digest: str
+    entry: Entry  # what the receipts of all of its calls have in common
 
     @property
     def ready(self) -> bool:
@@ -456,6 +411,10 @@ def _registered(
     asks = reach is not None and reach.effect is not None and deletes_ask(reach.effect)
     cost = (reach.spec if reach is not None else tool.spec).cost_usd or NOTHING
     budgeted = reach is None or not reach.unlimited
+    walls = SandboxFact(
+        level=reach.level if reach is not None else None, layers=in_force, missing=layers.missing or UNSET
+    )
+    entry = entry_of(tool.name, manifest)
     return Registered(
         tool=tool,
         reach=reach,
@@ -463,7 +422,6 @@ def _registered(
         validate=tool.validator(),
         missing=missing_ports(_needs_backend(tool, reach), ports),
         layers=in_force,
-        missing_layers=layers.missing,
         unavailable=unavailable,
         binaries=_binaries(reach, ports),
         seconds=limits.get("wall_seconds", WALL_SECONDS),
@@ -476,11 +434,28 @@ def _registered(
         asks=asks,
         needs_context=tool.context_parameter is not None or reach is None or reach.level != "native",
         # Then the budget is read before the decision, so that no approver is asked about a call that exceeds it.
-        needs_approval=asks or reach is None or reach.approval is not None,
+        needs_approval=asks or reach is None or reach.approval is not None or _asks_about_arguments(reach),
         walls=_walls(reach, in_force),
-        admission_rules=_admission_rules(tool.name, reach),
-        tool_digest=tool.spec.digest,
+        entry=replace(entry, tool_digest=tool.spec.digest, rules=_admission_rules(tool.name, reach), sandbox=walls),
     )
+
+
+def entry_of(tool: str, manifest: Manifest) -> Entry:
+    """What the receipts of all calls of this name have in common under a manifest."""
+    return Entry(
+        kind="decision",
+        id="",
+        agent="",
+        session="",
+        tool=visible(tool[:SHOWN_TOOL_NAME]) + "…" * (len(tool) > SHOWN_TOOL_NAME),
+        time="",
+        manifest=manifest.digest,
+        organisation=tuple([above.digest for above in manifest.organisations]) or UNSET,
+    )
+
+
+def _asks_about_arguments(reach: Reach) -> bool:
+    return any(one.asking for one in reach.admissions)
 
 
 def _admission_rules(tool: str, reach: Reach | None) -> tuple[str, ...]:

@@ -20,91 +20,12 @@ from licet.core.decision.request import Ground, Reason, Request
 from licet.core.values import money_text
 from licet.errors import Refused
 from licet.guard.execution import Layers
-from licet.guard.grant import NO_PROGRAMS, Access, CallIdentity, Grant, ProgramAccess
+from licet.guard.grant import Access, CallIdentity, Grant, ProgramAccess
 from licet.guard.ports import Agreement
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
 
-_NOT_AVAILABLE: frozenset[Reason] = frozenset(
-    {
-        *("UNKNOWN_TOOL", "BACKEND_MISSING", "LEDGER_UNAVAILABLE", "SANDBOX_UNAVAILABLE", "TOOL_NOT_AVAILABLE"),
-        *("SESSION_ENDED", "FROZEN"),
-    }
-)
 _ASKED: frozenset[Reason] = frozenset({"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"})
-NOTHING = Decimal(0)
-INTERRUPTED = "the call was interrupted before it ended"
-REPORTED = "the tool says in its result that it failed"
-
-
-def code_of(reason: Reason) -> Code:
-    """The code of a refusal before the tool runs."""
-    if reason == "INPUT_INVALID":
-        return "input_invalid"
-    if reason == "LIMIT_TIME":
-        return "timed_out"
-    return "not_available" if reason in _NOT_AVAILABLE else "denied"
-
-
-class ResultParts(Struct, eq=False):
-    """A mutable result: `close` fills it in, and `sealed` makes the `Result`."""
-
-    tool: str
-    value: Any = None
-    ok: bool = True
-    code: Code = "ok"
-    reason: Reason = "ALLOWED"
-    error: str = ""
-    receipt: str = ""
-    cost_usd: Decimal = NOTHING
-    duration_ms: float = 0.0
-    truncated: bool = False
-    logs: str = ""
-    layers: tuple[str, ...] = ()
-    approvals: tuple[Agreement, ...] = ()
-    programs: Layers | None = None
-    access: Access | None = None
-    program_access: ProgramAccess = NO_PROGRAMS
-    refusal: Deny | Ask | None = None
-
-    def __repr__(self) -> str:  # the value may be secret
-        return f"<result of {self.tool!r}: {self.code}>"
-
-    def refuse(self, code: Code, refusal: Refused) -> "ResultParts":
-        """Turn it into the result of a refusal."""
-        self.ok, self.value = False, None
-        self.code, self.reason, self.error, self.refusal = code, refusal.code, str(refusal), refusal.decision
-        return self
-
-    def sealed(self, grant: Grant | None, identity: CallIdentity | None = None) -> "Result":
-        """The finished result."""
-        return Result(
-            tool=self.tool,
-            value=self.value,
-            ok=self.ok,
-            code=self.code,
-            reason=self.reason,
-            error=self.error,
-            receipt=self.receipt,
-            cost_usd=self.cost_usd,
-            duration_ms=self.duration_ms,
-            truncated=self.truncated,
-            logs=self.logs,
-            layers=self.layers,
-            approvals=self.approvals,
-            programs=self.programs,
-            access=self.access,
-            program_access=self.program_access,
-            _refusal=self.refusal,
-            _grant=grant,
-            _identity=identity,
-        )
-
-
-def interrupted(request: Request, running: bool) -> ResultParts:
-    """The result of a call that its caller cancelled. Only the receipt shows it."""
-    refusal = Refused(Deny(request, (Ground("TOOL_FAILED" if running else "INTERRUPTED", INTERRUPTED),)))
-    return ResultParts(request.tool).refuse("execution_failed" if running else "denied", refusal)
 
 
 class Result(Struct, frozen=True, eq=False, kw_only=True):
@@ -242,6 +163,19 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         if self._refusal is not None:
             return self._refusal
         return Deny(Request(self.tool), (Ground(self.reason, self.error.partition(": ")[2]),))
+
+
+def refusal_line(result: Result) -> str:
+    """One line for the model. If an approval is missing, it has the command with which a person can give it."""
+    line = result.error or result.reason
+    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
+        return line
+    try:
+        result.unwrap()
+    except Refused as refused:
+        last = refused.decision.rules[-1]
+        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
+    return line
 
 
 def _line(event: CapabilityGranted | CapabilityDenied) -> str:

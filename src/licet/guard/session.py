@@ -26,13 +26,14 @@ from licet.errors import Refused
 from licet.guard.argument_checks import arguments_digest
 from licet.guard.bind import is_available
 from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, resolve, run_call
-from licet.guard.close import close, outcome
+from licet.guard.close import close
 from licet.guard.deadlines import Deadline
 from licet.guard.facts import Call, GateFacts, SessionFacts, begun
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS
-from licet.guard.result import NOTHING, Result, ResultParts
+from licet.guard.result import Result
+from licet.guard.result_parts import NOTHING, ResultParts, outcome
 from licet.guard.session_end import check_session, end_with_session, look_up_end, mark_ended
 
 _ADMISSION = CallAdmission()

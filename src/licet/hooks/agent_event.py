@@ -28,10 +28,13 @@ Moment = Literal[
 Kind = Literal[
     "shell",  # runs a text as a shell line
     "typed",  # sends text to a shell line that is running, reads its output, or ends it
-    "read",  # reads the files or directories that `paths` names
+    "read",  # reads the files that `paths` names, or lists directories
+    "search",  # reads every file below the directories that `paths` names
     "write",  # writes, and may delete, the files that `paths` names
     "patch",  # writes every file that a patch names
     "fetch",  # fetches the URLs that `urls` names
+    "service",  # hands data to a service whose address no argument names, and reads what `paths` names
+    "code",  # runs a program that is no shell line, so that neither arguments nor walls say what it does: refused
     "subagent",  # starts another agent of the same kind
     "server",  # a tool of an MCP server
     "plain",  # touches nothing outside the agent: plans, questions to the person, lists of tools
@@ -46,9 +49,12 @@ class AgentTool(Struct, frozen=True):
     about: str  # what it does, for a page of the documentation
     paths: tuple[str, ...] = ()  # the arguments that name files or directories; a missing one is the agent's directory
     optional: tuple[str, ...] = ()  # those of `paths` that may be left out
+    patterns: tuple[str, ...] = ()  # the arguments with wildcards that name files, below the first of `paths`
     urls: tuple[str, ...] = ()  # the arguments that name URLs, or hold texts that contain URLs
     text: str = ""  # the argument with the shell line, the patch, or the typed text
     directory: str = ""  # the argument that names the directory of a shell line
+    undecided: tuple[str, ...] = ()  # arguments that licet cannot decide about: a call that has one is unreadable
+    seen: bool = True  # whether the agent's hooks are told of its calls
 
 
 class AgentEvent(Struct, frozen=True, kw_only=True):
@@ -63,11 +69,13 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     mode: str = ""  # the permission mode, in the agent's words
     reads_only: bool = False  # whether that mode is a plan or another that changes nothing
     would_ask: bool = False  # whether in that mode the agent would ask its person about a shell line
+    would_run: bool = False  # whether in that mode the agent would run a shell line without asking
     subagent: str = ""  # the id of the subagent that makes the call; empty for the session itself
     tool: str = ""  # as the agent calls it
     arguments: Mapping[str, Any] = {}
     call: str = ""  # the agent's id of the call; empty for agents that give none
     server: Mapping[str, Any] | None = None  # how the server of an MCP tool is started, if the payload says so
+    server_name: str = ""  # the name of that server, if the payload says it
     prompt: str = ""  # the words of the person
     result: Any = None  # what a call returned, as the agent reports it
     failed: bool = False  # whether the agent reports that a call failed

@@ -247,6 +247,7 @@ def _tool(tool: ToolSurface) -> Card:
         f"at most {tool.max_calls} calls a session" if tool.max_calls is not None else "",
         f"at most {money_text(tool.max_cost_usd)} USD a session" if tool.max_cost_usd is not None else "",
         f"rules on {', '.join(name for name, _ in tool.args)}" if tool.args else "",
+        f"asks about {', '.join(f'`{name}`' for name in tool.asks_about)}" if tool.asks_about else "",
         f"tied to what it declares: {', '.join(tool.ties.tied) or 'no argument'}" if tool.ties is not None else "",
     )
     group = tool.bundles[0] if tool.bundles else ""
@@ -436,6 +437,8 @@ def how_it_runs(tool: ToolSurface) -> Iterator[str]:
         yield f"in {', '.join(tool.bundles)}"
     if tool.asks:
         yield f"asks per {tool.asks}"
+    if tool.asks_about:
+        yield f"asks about {', '.join(f'`{name}`' for name in tool.asks_about)}"
     if tool.free_deletes:
         yield f"deletes: {DELETES[tool.deletes]}"
     if tool.deletes_ask:

@@ -76,7 +76,7 @@ from licet.mcp.limits import (
 from licet.mcp.link import Flood, Gone, Link, PipeLink
 from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
 from licet.mcp.upstream import Opened, Peer, Upstream
-from licet.packages import (
+from licet.packages.server_packages import (
     Disagrees,
     LaunchError,
     PackageError,

@@ -42,7 +42,7 @@ from licet.core.values import Origin, Problem
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.own_files import open_regular, read_regular
-from licet.packages.limits import LARGEST_RECORD, MOST_CHANGES_NAMED, MOST_DISTRIBUTIONS_NAMED
+from licet.packages.limits import LARGEST_METADATA, LARGEST_RECORD, MOST_CHANGES_NAMED, MOST_DISTRIBUTIONS_NAMED
 from licet.policy_files.policy_paths import policy_root
 from licet.source.declarations import Modules, find_tool
 from licet.source.imports import InstalledModule
@@ -407,3 +407,43 @@ def _locked(one: Distribution) -> LockedDistribution:
 def _few(changes: list[str]) -> str:
     more = f" and {len(changes) - MOST_CHANGES_NAMED} more" if len(changes) > MOST_CHANGES_NAMED else ""
     return f"{', '.join(changes[:MOST_CHANGES_NAMED])}{more}"
+
+
+def owner_of(path: str, libraries: Sequence[str]) -> tuple[str, str] | None:
+    """The distribution, and its version, that lists a file in its RECORD; `None` if not exactly one does."""
+    name = os.path.basename(path)
+    owners = set()
+    for distribution in _in_libraries(libraries):
+        record = distribution.read_text("RECORD")
+        if record is None or name not in record:
+            continue
+        if any(os.path.realpath(str(distribution.locate_file(own))) == path for own in distribution.files or ()):
+            stated = distribution.metadata
+            if "Name" not in stated or "Version" not in stated:
+                return None
+            owners.add((str(canonicalize_name(stated["Name"])), stated["Version"]))
+    return owners.pop() if len(owners) == 1 else None
+
+
+class _Foreign(metadata.Distribution):
+    """An installed distribution of somebody else's environment: its metadata may be a pipe, or never end."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def read_text(self, filename: str) -> str | None:
+        """One of its files; None if there is none, or it is no text."""
+        try:
+            return read_regular(os.path.join(self._folder, filename), LARGEST_METADATA).decode()
+        except (OSError, ValueError):
+            return None
+
+    def locate_file(self, path: str | os.PathLike[str]) -> Path:
+        """Where a file of its RECORD is."""
+        return Path(os.path.dirname(self._folder), path)
+
+
+def _in_libraries(libraries: Sequence[str]) -> Iterator[_Foreign]:
+    for library in libraries:
+        with suppress(OSError), os.scandir(library) as entries:
+            yield from (_Foreign(entry.path) for entry in entries if entry.name.endswith(".dist-info"))

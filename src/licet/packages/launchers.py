@@ -21,16 +21,12 @@ leave it writable.
 
 import os
 import re
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from glob import escape, glob
 from typing import Literal
 
 from msgspec import Struct
-from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
-from packaging.version import InvalidVersion, Version
 
 from licet.core.algebra.scope import visible
 from licet.errors import LicetError
@@ -93,6 +89,8 @@ runpy.run_module(start({code!r}), run_name="__main__", alter_sys=True)
 
 def python_argv(python: str, flags: Sequence[str], program: str, code: Sequence[str] = ()) -> tuple[str, ...]:
     """Start a script or, after a last flag `-m`, a module, with nothing but `code` before Python's own libraries."""
+    import zipfile  # which loads what programs rarely need
+
     own = [flag for flag in flags if flag != "--"]
     is_module = own[-1:] == ["-m"]
     is_archive = not is_module and zipfile.is_zipfile(program)  # it is then searched itself, and not its directory
@@ -333,6 +331,10 @@ _PIPX = _Flags(
 
 def pypi_requirement(text: str) -> tuple[str, str]:
     """Return the name, with its extras in brackets, and the version as written. Raises `LaunchError` for other text."""
+    from packaging.requirements import InvalidRequirement, Requirement  # only commands of `uvx` and `pipx` name one
+    from packaging.utils import canonicalize_name
+    from packaging.version import InvalidVersion, Version
+
     name, at, version = text.partition("@")
     try:
         wanted = Requirement(name)

@@ -205,7 +205,7 @@ def _unpinned(manifest: Manifest) -> Iterator[str]:
 
 def is_pinned(locked: LockedServer) -> bool:
     """Whether a lock says what a server starts on this platform."""
-    from licet.packages import PackageError, is_pinned_here  # not needed by policies without servers
+    from licet.packages.server_packages import PackageError, is_pinned_here  # not needed by policies without servers
 
     try:
         return locked.resolved is not None and is_pinned_here(locked.resolved)

@@ -25,11 +25,11 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import inside, visible
 from licet.own_files import find_on_path
+from licet.packages.archives import Bounds, unpack_tarball
 from licet.packages.clients import PackageError, advice, client_environment, native_program, run_client
 from licet.packages.launchers import Launch, LaunchError, npm_package
 from licet.packages.limits import MOST_NPM_BYTES
 from licet.packages.package_store import (
-    Bounds,
     Files,
     Installed,
     Progress,
@@ -42,7 +42,6 @@ from licet.packages.package_store import (
     place,
     put,
     unchanged,
-    unpack_tarball,
 )
 from licet.packages.pypi import check_default_program
 

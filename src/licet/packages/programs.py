@@ -14,14 +14,12 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from glob import escape, glob
-from importlib import metadata
 from pathlib import Path
 
 from msgspec import Struct
-from packaging.utils import canonicalize_name
 
 from licet.core.algebra.scope import visible
-from licet.own_files import find_on_path, open_regular, read_most, read_regular
+from licet.own_files import find_on_path, open_regular, read_most
 from licet.packages.clients import is_native, native_program
 from licet.packages.launchers import (
     Launch,
@@ -33,7 +31,6 @@ from licet.packages.launchers import (
     settings_of,
     site_directories,
 )
-from licet.packages.limits import LARGEST_METADATA
 from licet.packages.package_store import Installed, PackageError, Resolved, file_digest
 
 __all__ = [
@@ -81,6 +78,10 @@ def _described(resolved: Resolved) -> str:
 
 
 def _module(launch: Launch, directory: Path) -> FoundProgram:
+    from licet.packages.distributions import (
+        owner_of,  # what lists installed files loads much, and `licet run` needs none
+    )
+
     python = _interpreter(launch.interpreter[0], directory)
     inner = launch.program.replace(".", "/")
     argv = python_argv(python, launch.interpreter[1:], launch.program, launch.code)
@@ -91,7 +92,7 @@ def _module(launch: Launch, directory: Path) -> FoundProgram:
                 return FoundProgram(resolved, Installed(argv, (*launch.code, *runtime_of(python))))
     for library in _libraries(python):
         for relative in (f"{inner}/__main__.py", f"{inner}.py"):
-            if owner := _owner(os.path.join(library, relative), [library]):
+            if owner := owner_of(os.path.join(library, relative), [library]):
                 name, version = owner
                 resolved = Resolved("distribution", name, version, launch.program)
                 return FoundProgram(resolved, Installed(argv, (*launch.code, *runtime_of(python))))
@@ -117,6 +118,8 @@ def _argv(starter: str, flags: Sequence[str], script: str, code: Sequence[str]) 
 
 
 def _program(launch: Launch, directory: Path) -> FoundProgram:
+    from licet.packages.distributions import owner_of
+
     name = launch.program
     found = os.path.abspath(directory / name) if "/" in name else find_on_path(name)
     if found is None:
@@ -132,7 +135,7 @@ def _program(launch: Launch, directory: Path) -> FoundProgram:
     if starter is not None:
         argv = _argv(starter, flags, path, launch.code)
         readable += runtime_of(starter)
-        if is_python(os.path.basename(starter)) and (owner := _owner(path, list(_libraries(starter)))):
+        if is_python(os.path.basename(starter)) and (owner := owner_of(path, list(_libraries(starter)))):
             resolved = Resolved("distribution", *owner, program=os.path.basename(path))
             return FoundProgram(resolved, Installed(argv, readable))
     resolved = Resolved("file", program=os.path.basename(path), digest=_digest(path))
@@ -302,43 +305,3 @@ def _is_ours(prefix: str, name: str, library: str) -> bool:
         ours = all(about.st_uid in (0, os.getuid()) and not about.st_mode & 0o002 for about in files)
         return ours and is_native(f"{prefix}/bin/{name}")
     return False
-
-
-def _owner(path: str, libraries: Sequence[str]) -> tuple[str, str] | None:
-    """The distribution, and its version, that lists a file in its RECORD; `None` if not exactly one does."""
-    name = os.path.basename(path)
-    owners = set()
-    for distribution in _distributions(libraries):
-        record = distribution.read_text("RECORD")
-        if record is None or name not in record:
-            continue
-        if any(os.path.realpath(str(distribution.locate_file(own))) == path for own in distribution.files or ()):
-            stated = distribution.metadata
-            if "Name" not in stated or "Version" not in stated:
-                return None
-            owners.add((str(canonicalize_name(stated["Name"])), stated["Version"]))
-    return owners.pop() if len(owners) == 1 else None
-
-
-class _Distribution(metadata.Distribution):
-    """An installed distribution of somebody else's environment: its metadata may be a pipe, or never end."""
-
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-
-    def read_text(self, filename: str) -> str | None:
-        """One of its files; None if there is none, or it is no text."""
-        try:
-            return read_regular(os.path.join(self._folder, filename), LARGEST_METADATA).decode()
-        except (OSError, ValueError):
-            return None
-
-    def locate_file(self, path: str | os.PathLike[str]) -> Path:
-        """Where a file of its RECORD is."""
-        return Path(os.path.dirname(self._folder), path)
-
-
-def _distributions(libraries: Sequence[str]) -> Iterator[_Distribution]:
-    for library in libraries:
-        with suppress(OSError), os.scandir(library) as entries:
-            yield from (_Distribution(entry.path) for entry in entries if entry.name.endswith(".dist-info"))

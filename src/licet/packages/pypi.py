@@ -27,11 +27,11 @@ from packaging.tags import sys_tags
 from packaging.utils import canonicalize_name
 
 from licet.core.algebra.scope import visible
+from licet.packages.archives import Bounds
 from licet.packages.clients import client_environment, is_native, run_client
 from licet.packages.launchers import Launch, is_python, npm_package, pip_requirement, pypi_requirement
 from licet.packages.node_modules import is_tag, satisfies
 from licet.packages.package_store import (
-    Bounds,
     Files,
     Installed,
     PackageError,

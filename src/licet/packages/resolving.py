@@ -39,6 +39,7 @@ from resolvelib.structs import RequirementInformation
 
 from licet.core.algebra.scope import visible
 from licet.own_files import read_regular
+from licet.packages.archives import Bounds, folded, wrong_name
 from licet.packages.clients import PackageError, advice, client_environment, has_module, run_client
 from licet.packages.limits import (
     CHUNK,
@@ -49,7 +50,6 @@ from licet.packages.limits import (
     MOST_LEVELS,
     MOST_ROUNDS,
 )
-from licet.packages.package_store import Bounds, folded, wrong_name
 
 __all__ = ["NOT_BUILT", "NoWheel", "Pip", "check_wheel", "choose_wheels", "needs_of_wheel", "write_lines"]
 

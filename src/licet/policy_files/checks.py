@@ -1,6 +1,7 @@
 """Rules on arguments in a manifest: JSON Schema keywords and `scope`.
 
-Unknown keywords are errors, since JSON Schema would ignore them and the rule would not be enforced. The word `free`
+`ask` beside the keywords of an argument has a schema of its own: a value that fits it makes the call ask a person. An
+unknown keyword is an error, since JSON Schema would ignore them and the rule would not be enforced. The word `free`
 instead of keywords unties an argument of a tool without handles: see `core/policy/argument_ties.py`.
 
 Checks wildcards over public suffixes: `*.com` is an error, `*.github.io` a warning. The list is offline data.
@@ -13,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from licet.core.algebra.rules import Capability
-from licet.core.decision.argument_rules import DESCENDS
-from licet.core.policy.argument_ties import FREE, SCOPES
+from licet.core.decision.argument_rules import DESCENDS, denying
+from licet.core.policy.argument_ties import ASK, FREE, SCOPES, asking, without_ask
 from licet.core.values import Origin, Problem
 from licet.declare.plain_json import plain_json
 from licet.policy_files.limits import LONGEST_PATTERNS, LONGEST_SHOWN, MOST_PATTERNS
@@ -47,7 +48,7 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
             expected = f"JSON Schema keywords, such as `{{enum: [a, b]}}`, or the word `{FREE}`"
             yield Problem(located.origin, f"no mapping for `{name}`", expected)
             continue
-        problems = list(_unknown(located.value, located.origin, known))
+        problems = [*_unknown(without_ask(located.value), located.origin, known), *_unsound_ask(located, known)]
         yield from problems
         try:
             text = _text(located.value)
@@ -64,7 +65,17 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
                 found = f"more than {LONGEST_PATTERNS} characters in different rules with patterns"
             yield Problem(located.origin, found, "fewer", "what follows was not compiled")
             return
-        yield from _uncompilable(text, located.origin)
+        for rule in (without_ask(located.value), *denying(asking({name: located.value})).values()):
+            yield from _uncompilable(_text(rule), located.origin)
+
+
+def _unsound_ask(located: Located[Any], known: list[Problem]) -> Iterator[Problem]:
+    """Report an `ask` that is no schema, and what could not be enforced in it."""
+    if not isinstance(asked := located.value.get(ASK, {}), Mapping):
+        expected = 'JSON Schema keywords, such as `ask: {pattern: "^git push"}`; `{}` is every value'
+        yield Problem(located.origin, "no mapping under `ask`", expected)
+        return
+    yield from _unknown(asked, located.origin, known, certain=False)
 
 
 def _unknown(schema: object, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
@@ -75,7 +86,9 @@ def _unknown(schema: object, origin: Origin, known: list[Problem], *, certain: b
     if not isinstance(schema, Mapping):
         return
     for key, value in schema.items():
-        if key not in _KNOWN:
+        if key == ASK:
+            yield Problem(origin, "`ask` inside another keyword", "it at the argument itself, beside other keywords")
+        elif key not in _KNOWN:
             hint = did_you_mean(key, _KNOWN, known)
             yield Problem(origin, f"the keyword `{key}`", "a JSON Schema keyword that licet enforces, or `scope`", hint)
         elif key == "scope" and value not in SCOPES:

@@ -187,7 +187,7 @@ SECRETS_BY_NAME = MappingOf(
 )
 ARGUMENT_RULES = Field(
     MappingOf(TextShape(expected="the name of an argument"), AnyJson()),
-    description="JSON Schema per argument; `scope` ties a value to the grant, `free` unties an argument",
+    description="JSON Schema per argument; `scope` ties a value to the grant, `ask` asks about values, `free` unties",
 )
 SERVER_TOOL = Record(
     {

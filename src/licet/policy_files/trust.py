@@ -101,6 +101,14 @@ def accepted() -> dict[str, Accepted]:
         return {}
 
 
+def list_file() -> str:
+    """The path of the list, which need not exist; empty if this user has no home directory."""
+    try:
+        return str(_root() / _LIST)
+    except NoHome:
+        return ""
+
+
 def trusted_paths() -> tuple[str, ...]:
     """The real paths of all accepted policies; none if the list cannot be used, since then nothing is trusted."""
     try:

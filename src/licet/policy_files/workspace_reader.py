@@ -16,7 +16,7 @@ from licet.core.algebra.scope import NAME_PATTERN
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.connector import ConnectorRef, ConnectorRule, Connectors, Definition, Versions, version_range
 from licet.core.policy.layer import ALL_BUT_NETWORK, EVERY_DOMAIN, Layer, LayerKind, Rule, class_fits
-from licet.core.policy.servers import PROMPTS, RESOURCES, below, is_own_header
+from licet.core.policy.servers import CODING_AGENTS, PROMPTS, RESOURCES, below, is_own_header
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.core.values import Origin, Problem
 from licet.policy_files.checks import argument_problems
@@ -274,6 +274,9 @@ def server_problems(shared: Fields, definitions: Mapping[str, Definition]) -> It
     entries = [tool.value for located in servers.values() for tool in record(located.value, "tools").values()]
     yield from argument_problems((entry.get("args") for entry in entries), [])
     for name, located in servers.items():
+        if name in CODING_AGENTS:
+            expected = f"another name: a coding agent is called so, and its tools are `{name}.TOOL`"
+            yield Problem(key_origin(located), f"a server called `{name}`", expected)
         yield from _key_problems(name, located)
         yield from _tool_problems(name, located.value)
         yield from _connector_problems(name, located, definitions)

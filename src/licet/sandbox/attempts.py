@@ -18,7 +18,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from licet.sandbox import scratch
-from licet.sandbox.kernel import connections, landlock, namespaces, seccomp, system_calls
+from licet.sandbox.kernel import connections, hardening, landlock, namespaces, seccomp, system_calls
 from licet.sandbox.limits import ATTEMPT_FILES, ATTEMPT_SECONDS
 
 if sys.platform != "win32":
@@ -45,18 +45,18 @@ class Attempt(NamedTuple):
 
 
 def _landlock(world: World) -> None:
-    landlock.no_new_privs()
+    hardening.no_new_privs()
     landlock.restrict(landlock.ruleset([]))
 
 
 def _filter(world: World) -> None:
-    landlock.no_new_privs()
+    hardening.no_new_privs()
     seccomp.install(seccomp.program(own_pid=os.getpid()))
 
 
 def _hardened(world: World) -> None:
-    limits = landlock.Limits(memory_bytes=64 << 20, open_files=ATTEMPT_FILES, file_bytes=1 << 10)
-    landlock.harden(limits=limits, keep_fds=(0, 1, 2, _REPORT), parent=world.parent)
+    limits = hardening.Limits(memory_bytes=64 << 20, open_files=ATTEMPT_FILES, file_bytes=1 << 10)
+    hardening.harden(limits=limits, keep_fds=(0, 1, 2, _REPORT), parent=world.parent)
 
 
 def _namespaces(world: World) -> None:
@@ -77,14 +77,14 @@ def _connections(world: World) -> None:
         try:
             signal.alarm(ATTEMPT_SECONDS)
             far.close()
-            landlock.drop_capabilities(connections.CAPABILITIES)
+            hardening.drop_capabilities(connections.CAPABILITIES)
             connections.Connections(*socket.recv_fds(near, 1, 1)[1]).start()
             os.waitpid(asking, 0)
         finally:  # with the listener closed, the calls of the other process fail
             os._exit(0)
     near.close()
-    landlock.no_new_privs()
-    landlock.drop_capabilities()
+    hardening.no_new_privs()
+    hardening.drop_capabilities()
     listener = connections.install(_asking())
     socket.send_fds(far, [b"L"], [listener])
     os.close(listener)

@@ -32,7 +32,8 @@ from licet.core.policy.addresses import common_ranges
 from licet.core.policy.layer import SECOND_CODE, Level, Rule
 from licet.core.policy.terms import private_of
 from licet.guard.execution import SandboxUnavailable
-from licet.guard.grant import Access, Grant, HeldPaths, access, held_paths
+from licet.guard.grant import Access, Grant, access
+from licet.guard.held_paths import HeldPaths, held_paths
 from licet.guard.import_path import changeable, followed
 from licet.sandbox.kernel import landlock
 from licet.sandbox.limits import MOST_CLOSED_FILES, MOST_GRANT_FILES, MOST_RULES
@@ -132,18 +133,6 @@ def _linked(trees: Iterable[str], most: int) -> Iterator[_Linked]:
                             about = entry.stat(follow_symlinks=False)
                             if about.st_nlink > 1:
                                 yield _Linked(entry.path, (about.st_dev, about.st_ino), about.st_nlink)
-
-
-def installed_by_links(directories: Iterable[str]) -> bool:
-    """Whether an installer has hard-linked packages into these directories: it then links the metadata too."""
-    for directory in directories:
-        with suppress(OSError), os.scandir(directory) as entries:
-            for entry in entries:
-                if entry.name.endswith(".dist-info"):
-                    with suppress(OSError):
-                        if os.lstat(os.path.join(entry.path, "METADATA")).st_nlink > 1:
-                            return True
-    return False
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:

@@ -22,8 +22,7 @@ from licet.core.policy.layer import Level
 from licet.declare import Tool
 from licet.declare.plain_json import PLAIN, data_again
 from licet.errors import Refused
-from licet.guard.close import result_text
-from licet.guard.execution import Raised, SandboxUnavailable, Stopped, ToolCall, Walls, raised
+from licet.guard.execution import Raised, SandboxUnavailable, Stopped, ToolCall, Walls, raised, result_text
 from licet.guard.handles.secrets_and_kv import ScopedKv
 
 

@@ -15,7 +15,7 @@ from licet.core.algebra.scope import name as checked_name
 from licet.declare.wasm import PYTHON
 from licet.sandbox.workers.pool import DEFAULTS
 from licet.wasm.cache import Described
-from licet.wasm.ready_modules import Asked
+from licet.wasm.module_imports import Asked
 
 START = "_start"
 _RUN = re.compile(r"wasi:cli/run@0\.2\.\d+#run")

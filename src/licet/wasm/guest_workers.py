@@ -20,8 +20,8 @@ from licet.sandbox.limits import RESULT_BYTES
 from licet.sandbox.workers.engine import Workers
 from licet.sandbox.workers.pool import DEFAULTS, GuestParts
 from licet.wasm.cache import Compiled, InvalidModule, wasm_layers
+from licet.wasm.compile_queue import modules
 from licet.wasm.limits import FUEL, OWN_MEMORY, REPORTED
-from licet.wasm.ready_modules import modules
 
 _LOADER = ("licet.wasm.guest", "Guest")  # by name: it imports wasmtime, which workers do alone
 Preopen = tuple[str, str, bool]  # a directory, its name for the guest, and whether it is writable

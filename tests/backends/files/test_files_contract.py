@@ -9,7 +9,7 @@ from descriptors import left_open, open_files
 from licet.backends.files.local import LocalFiles
 from licet.backends.files.memory import MemoryFiles
 from licet.core.algebra.set import CapabilitySet
-from licet.guard.grant import HeldPaths
+from licet.guard.held_paths import HeldPaths
 from licet.guard.ports import Escaped, Files
 
 CONTENT = {

@@ -13,7 +13,7 @@ from descriptors import left_open, open_files
 from licet.backends.files import local
 from licet.backends.files.local import LocalFiles
 from licet.core.algebra.set import CapabilitySet
-from licet.guard.grant import HeldPaths
+from licet.guard.held_paths import HeldPaths
 from licet.guard.ports import Escaped, Stat
 
 

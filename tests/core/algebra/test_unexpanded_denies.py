@@ -12,7 +12,7 @@ from core.naive import ACTIONS, BINARIES, PATHS, PlainRule, reach, reach_of, uni
 from core.strategies import PlainSet
 from licet.core.algebra.rules import Capability, Use, use_of_path
 from licet.core.algebra.set import CapabilitySet
-from licet.guard.grant import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import Escaped
 
 ROOTED = ("~", "~/a", "~/a/b", "${workdir}", "${workdir}/a")

@@ -186,7 +186,7 @@ def test_the_default_values_of_an_entry() -> None:
     unsaid |= dict.fromkeys(["parent", "caller", "purpose", "code", "error", "arguments", "result", "duration_ms"])
     unsaid |= {"sandbox": {"access": None, "layers": [], "level": None, "programs": None}, "budget": None}
     assert {key: fields[key] for key in unsaid} == unsaid
-    assert fields.keys() == KEYS - {"bodies", "flags", "observed", "organisation", "standing"}
+    assert fields.keys() == KEYS - {"bodies", "coding_agent", "flags", "observed", "organisation", "standing"}
     assert START == (0, b"", 0)
 
 
@@ -211,7 +211,9 @@ class OwnTime(datetime):
 
 TIMES = [
     (OwnTime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC), "2026-01-02T03:04:05.000006Z"),
+    (datetime(2026, 1, 2, 3, 4, 5, 6, UTC), "2026-01-02T03:04:05.000006Z"),
     (datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), "2026-01-02T03:04:05.000000Z"),
+    (datetime(999, 1, 2, 3, 4, 5, 600, UTC), "0999-01-02T03:04:05.000600Z"),
     (datetime(2026, 1, 2, 3, 4, 5, 6), "2026-01-02T03:04:05.000006Z"),  # noqa: DTZ001
     (datetime(2026, 1, 2, 3, 4, 5, 6, timezone(timedelta(hours=2))), "2026-01-02T01:04:05.000006Z"),
 ]

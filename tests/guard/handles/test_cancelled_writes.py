@@ -12,8 +12,8 @@ import pytest
 from guard.grants import grant
 from licet.backends.files.local import LocalFiles
 from licet.backends.files.memory import MemoryFiles
-from licet.guard.grant import held_paths
 from licet.guard.handles.files import ScopedFiles
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import ANY_TIME, Held, Turn
 
 LARGE = b"x" * (2 << 20)

@@ -16,7 +16,7 @@ from licet.backends.memory import MemoryClock
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import ApprovalAsked
 from licet.core.policy.terms import StandingApproval
-from licet.guard.grant import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import Question, Unavailable
 from licet.sandbox.native import InProcess
 

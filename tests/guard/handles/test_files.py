@@ -15,8 +15,9 @@ from licet.core.algebra.rules import Use
 from licet.core.decision.decision import Ask
 from licet.core.decision.request import Approval, Ground, Request
 from licet.errors import Refused
-from licet.guard.grant import Grant, held_paths
+from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
+from licet.guard.held_paths import held_paths
 from licet.guard.redaction.redact import Redactor
 
 FILES: dict[str, bytes | str] = {

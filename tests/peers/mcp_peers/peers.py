@@ -17,7 +17,7 @@ import msgspec
 import pytest
 import yaml
 
-from licet.packages import Resolved, installed, launch_of
+from licet.packages.server_packages import Resolved, installed, launch_of
 from pins import give_standing
 
 HERE = Path(__file__).resolve().parent

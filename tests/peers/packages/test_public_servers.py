@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from licet.packages import Resolved, install, installed, launch_of, resolve
+from licet.packages.server_packages import Resolved, install, installed, launch_of, resolve
 
 pytestmark = pytest.mark.skipif(not os.environ.get("LICET_PEERS"), reason="asks registries: make test-peers")
 

@@ -26,7 +26,7 @@ BEGIN = """
 import os, socket, sys
 host = socket.socket(fileno=int(sys.argv[1]))
 port, authority = int(sys.argv[2]), sys.argv[3]
-from licet.sandbox.kernel import landlock, seccomp; from licet.sandbox.bridge import shims
+from licet.sandbox.kernel import hardening, seccomp; from licet.sandbox.bridge import shims
 
 def connect(name, number):
     host.sendall(f"{name} {number}\\n".encode())
@@ -36,7 +36,7 @@ def connect(name, number):
     return fds[0]
 
 shims.install_socket(connect)
-landlock.no_new_privs()
+hardening.no_new_privs()
 seccomp.install(seccomp.program(own_pid=os.getpid()))
 """
 

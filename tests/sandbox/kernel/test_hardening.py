@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from licet.sandbox.kernel import landlock, system_calls
+from licet.sandbox.kernel import hardening, system_calls
 from sandbox.walled import needs_filter, run
 
 pytestmark = needs_filter
@@ -16,7 +16,7 @@ import resource
 def hard(keep=(), parent=None, **limits):
     reading = {0, 1, 2, *keep}
     # The pipe that `apart` answers on is kept, whatever its number is.
-    landlock.harden(limits=landlock.Limits(**limits), keep_fds=reading | set(pipes()), parent=parent)
+    hardening.harden(limits=hardening.Limits(**limits), keep_fds=reading | set(pipes()), parent=parent)
 def pipes():
     return [fd for fd in range(64) if is_pipe(fd)]
 def is_pipe(fd):
@@ -117,7 +117,7 @@ middle = os.fork()
 if not middle:
     ready, go = os.pipe()
     if not os.fork():
-        landlock.die_with(os.getppid())
+        hardening.die_with(os.getppid())
         os.write(go, b"x")
         signal.pause()
         os._exit(0)
@@ -131,7 +131,7 @@ answer = os.read(reading, 1).decode()
 
 
 def test_a_process_whose_parent_is_gone_already_dies_now() -> None:
-    assert run("answer = apart(lambda: landlock.die_with(os.getppid() + 1))") == "SIGKILL"
+    assert run("answer = apart(lambda: hardening.die_with(os.getppid() + 1))") == "SIGKILL"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="an ordinary user is tried with `ptrace` in tests/attacks")
@@ -142,11 +142,11 @@ def test_memory_is_not_dumped() -> None:
 
 def test_tasks_of_this_user_are_counted() -> None:
     code = """
-before = landlock.tasks_of_user()
+before = hardening.tasks_of_user()
 stop = threading.Event()
 threads = [threading.Thread(target=stop.wait) for _ in range(50)]
 for thread in threads: thread.start()
-after = landlock.tasks_of_user()
+after = hardening.tasks_of_user()
 stop.set()
 answer = [before > 0, after - before]
 """
@@ -165,6 +165,6 @@ def test_elsewhere_it_refuses_clearly(monkeypatch: pytest.MonkeyPatch) -> None:
     system_calls._libc.cache_clear()
     try:
         with pytest.raises(OSError, match="walls need Linux"):
-            landlock.no_new_privs()
+            hardening.no_new_privs()
     finally:
         system_calls._libc.cache_clear()

@@ -155,7 +155,7 @@ d = spec["given"]
 ruleset = landlock.ruleset(landlock.PathRule(d + path, access) for path, access in spec["later"])
 os.mkdir(d + "/missing")
 open(d + "/missing/file", "w").write("m")
-landlock.no_new_privs()
+hardening.no_new_privs()
 landlock.restrict(ruleset)
 answer = [attempt(lambda: open(d + "/beside/file").read()), attempt(lambda: open(d + "/missing/file").read()),
           attempt(lambda: os.listdir(d + "/missing")), attempt(lambda: open(d + "/missing/new", "w"))]

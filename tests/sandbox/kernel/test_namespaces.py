@@ -96,7 +96,7 @@ def test_what_is_hidden_looks_empty(tmp_path: Path) -> None:
     code = (
         ROOT.format("[]", "[d + '/granted']", hide)
         + """
-landlock.drop_capabilities()
+hardening.drop_capabilities()
 return [attempt(lambda: open(d + "/granted/secret").read()), attempt(lambda: open(d + "/granted/hidden/file").read()),
         attempt(lambda: open(d + "/granted/secret", "w")), attempt(lambda: os.unlink(d + "/granted/secret")),
         attempt(lambda: os.rename(d + "/granted/hidden", d + "/granted/shown")), open(d + "/granted/file").read()]

@@ -148,10 +148,10 @@ def test_the_digest_of_a_tool_covers_what_it_names(tmp_path: Path, notebook: Not
     notebook.run("MOST = 1")
     notebook.run(ask("int", "MOST"))
     tool = notebook.tool()
-    digests = [gate(tmp_path, "restricted", tool)._policy.tools["ask"].tool_digest]
+    digests = [gate(tmp_path, "restricted", tool)._policy.tools["ask"].entry.tool_digest]
     notebook.run("MOST = 2")
     at = gate(tmp_path, "restricted", tool)
-    digests.append(at._policy.tools["ask"].tool_digest)
+    digests.append(at._policy.tools["ask"].entry.tool_digest)
     assert len({*digests, tool.digest}) == 3
 
 

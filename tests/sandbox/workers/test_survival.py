@@ -5,6 +5,7 @@ import linecache
 import os
 import re
 import select
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +16,13 @@ import pytest
 
 from attacks.programs import alive
 from licet import Backends, Gate, tool
+from licet.sandbox import probe
+from licet.sandbox.limits import MOST_PARKED
+from licet.sandbox.native import InProcess
 from licet.sandbox.workers import pool
+from licet.sandbox.workers.engine import Workers
+from licet.sandbox.workers.pool import _spawned
+from licet.sandbox.workers.zygote_client import WorkerProcess
 from sandbox import filling_tools as filling
 from sandbox import wild_tools as wild
 from sandbox.levels import WALLED, call, gate, needs_walls
@@ -131,10 +138,28 @@ def test_what_is_merely_rude_ends_with_its_value(tmp_path: Path, how: str) -> No
 
 
 def test_a_worker_serves_one_call_unless_the_tool_says_otherwise(tmp_path: Path) -> None:
-    pool.close_workers()  # as the test below: parked workers of other tests are none of its own
     at = gate(tmp_path, "restricted", wild.count, wild.count_on)
     assert [call(at, "count").value for _ in range(3)] == [1, 1, 1]
     assert [call(at, "count_on").value for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_worker_whose_pid_is_not_known_yet_is_not_charged_with_the_cpu_time_of_the_host(tmp_path: Path) -> None:
+    """The zygote reports the pid of a worker while that one already works, so its result may be there first."""
+
+    async def hide_pid(_: str) -> str:
+        zygote = pool.pool._zygote
+        assert zygote is not None
+        (worker,) = zygote._running
+        while worker.calls == 1 and not worker.pid:
+            await asyncio.sleep(0.01)
+        worker.pid = 0  # as if the report were still on its way
+        return "secret"
+
+    while time.process_time() <= LIMITS["cpu_seconds"]:
+        pass  # the host has used more than a call may
+    backends = Backends.memory(secrets=hide_pid)
+    at = gate(tmp_path, "restricted", wild.meet_again, backends=backends, limits=LIMITS, secrets=["place"])
+    assert [call(at, "meet_again").value for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_worker_that_is_started_ahead_does_not_come_before_the_one_that_has_served(tmp_path: Path) -> None:
@@ -149,6 +174,57 @@ def test_a_worker_that_is_started_ahead_does_not_come_before_the_one_that_has_se
             zygote.end(waiting.popleft())
     pool.pool.park(prepared, zygote)
     assert call(at, "count_on").value == 2
+
+
+def test_when_too_many_are_parked_the_one_that_served_last_stays(tmp_path: Path) -> None:
+    pool.close_workers()
+    at = gate(tmp_path, "restricted", wild.count_on)
+    assert call(at, "count_on").value == 1
+    ((prepared, waiting),) = pool.pool._parked.items()
+    zygote, served = pool.pool.take(prepared)
+    others = [_spawned(zygote, prepared) for _ in range(MOST_PARKED)]
+    for worker in (*others, served):
+        pool.pool.give_back(prepared, zygote, worker)
+    assert list(waiting) == [*others[1:], served]
+    assert call(at, "count_on").value == 2
+
+
+def test_workers_of_the_tool_that_was_used_longest_ago_make_room(tmp_path: Path) -> None:
+    pool.close_workers()
+    at = gate(tmp_path, "restricted", wild.count_on, wild.leave_behind)
+    assert call(at, "count_on").value == 1
+    ((prepared, waiting),) = pool.pool._parked.items()
+    taken = [pool.pool.take(prepared)[1]]
+    assert call(at, "leave_behind", {"name": "file"}).ok  # used later, and two are parked for it
+    other = next(found for found in pool.pool._parked if found is not prepared)
+    zygote = pool.pool._zygote
+    assert zygote is not None
+    taken += [_spawned(zygote, prepared) for _ in range(MOST_PARKED - 1)]
+    for worker in taken:
+        pool.pool.give_back(prepared, zygote, worker)
+    assert list(waiting) == taken
+    assert other not in pool.pool._parked
+
+
+def test_first_calls_from_two_threads_share_what_is_prepared(tmp_path: Path) -> None:
+    both, sandbox = threading.Barrier(2, timeout=60), Workers(InProcess())
+
+    def support() -> probe.Support:
+        """What the machine has: both ask for it before one of them goes on."""
+        both.wait()
+        return probe.support()
+
+    pool.close_workers()
+    at = gate(tmp_path, "restricted", wild.count_on, backends=Backends.memory(sandbox=sandbox))
+    sandbox.support = support
+    values: list[object] = []
+    threads = [threading.Thread(target=lambda: values.append(call(at, "count_on").value)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(values) == 2
+    assert len(pool.pool._parked) == 1
 
 
 def test_answers_that_a_call_did_not_wait_for_are_not_for_the_next(tmp_path: Path) -> None:
@@ -166,11 +242,15 @@ def test_an_answer_that_was_given_up_half_way_is_not_for_the_next_call(tmp_path:
 
 @pytest.mark.parametrize("data", ["x", '\x0f\x00\x00\x00\x00\x00\x00\x00{"op":"nothing"}'])
 def test_what_a_worker_says_after_its_call_is_not_for_the_next(tmp_path: Path, data: str) -> None:
+    pool.close_workers()
     at = gate(tmp_path, "restricted", wild.say_more)
     for _ in range(2):
         assert call(at, "say_more", {"data": data}).unwrap() == "said"
-        ends = [worker.end for waiting in pool.pool._parked.values() for worker in waiting]
-        assert select.select(ends, [], [], 60)[0]  # it was said after the call
+        ((worker,),) = pool.pool._parked.values()
+        assert worker.calls == 1  # the one before it was not taken again
+        assert soon(lambda worker=worker: worker.pid)
+        os.kill(worker.pid, signal.SIGUSR1)
+        assert select.select([worker.end], [], [], 60)[0]
     assert call(at, "say_more", {"data": data}).unwrap() == "said"
 
 
@@ -180,6 +260,9 @@ def test_who_waits_for_a_call_is_held_to_its_limits_too(tmp_path: Path) -> None:
     assert call(at, "busy").ok
     waiting = [child for each in pool.pool._parked.values() for child in each]
     assert waiting
+    for child in waiting:
+        assert soon(lambda child=child: child.pid and filling.LOADED in os.listdir(child.scratch))
+        os.kill(child.pid, signal.SIGUSR1)
     assert soon(lambda: all(child.exit is not None for child in waiting))
     assert {child.ended and child.ended[0] for child in waiting} == {"LIMIT_DISK"}
     assert call(at, "busy").ok  # by a new one
@@ -317,15 +400,34 @@ def test_a_cancelled_call_ends_its_worker(tmp_path: Path) -> None:
     async def cancelled() -> None:
         async with at.session("s") as session:
             task = asyncio.create_task(session.call("misbehave", {"how": "sleep, deaf"}))
-            await asyncio.sleep(0.3)
+            while not (deaf := [worker for worker in working() if ignores(worker.pid, signal.SIGTERM)]):
+                assert not task.done()
+                await asyncio.sleep(0.01)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+            ended.extend(deaf)
 
+    ended: list[WorkerProcess] = []
     asyncio.run(cancelled())
+    (worker,) = ended
+    assert soon(lambda: worker.exit is not None)
+    assert not working()
+
+
+def working() -> list[WorkerProcess]:
+    """The workers that run a call."""
     zygote = pool.pool._zygote
-    assert zygote is not None
-    assert soon(lambda: len(zygote.workers) <= 32 and not zygote._running)
+    return [] if zygote is None else list(zygote._running)
+
+
+def ignores(process: int, number: signal.Signals) -> bool:
+    """Whether a process ignores a signal."""
+    if not process:
+        return False
+    lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    [mask] = [line.split()[1] for line in lines if line.startswith("SigIgn:")]
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 FORKED = """

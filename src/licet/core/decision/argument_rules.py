@@ -59,6 +59,21 @@ def argument_denial(
     return _scope_denial(request, reach, rules, arguments, reading)
 
 
+def asked_arguments(
+    asking: Mapping[str, Any], refuses: ArgumentCheck | None, arguments: Mapping[str, Any]
+) -> tuple[str, ...]:
+    """The arguments whose value fits a schema under `ask`. `refuses` is the check of `denying(asking)`.
+
+    Where it cannot be told whether a value fits, the argument asks.
+    """
+    return tuple(name for name in asking if name in arguments and (refuses is None or refuses({name: arguments[name]})))
+
+
+def denying(asking: Mapping[str, Any]) -> dict[str, Any]:
+    """Rules that deny exactly the values that are asked about: whoever can check the one can check the other."""
+    return {name: {"not": schema} for name, schema in asking.items()}
+
+
 def tie_denial(
     request: Request, reach: Reach, ties: Ties, arguments: Mapping[str, Any], reading: PathReading
 ) -> Deny | None:

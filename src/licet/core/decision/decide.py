@@ -190,7 +190,10 @@ def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decima
 
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
     """Ask for the first missing approval, and list the others; None if none is missing."""
-    found = [*_call_asks(request, manifest, reach, reach.approval, usage)] if reach.approval else []
+    if request.asked:
+        found = [*_arguments_ask(request, manifest, reach, usage)]
+    else:
+        found = [*_call_asks(request, manifest, reach, reach.approval, usage)] if reach.approval else []
     if request.uses:
         found += _deletes_ask(request, request.uses, manifest, reach, usage)
     if not found:
@@ -201,6 +204,28 @@ def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> 
     wanted, _, use = found[0]
     also = distinct(tuple(approval for approval, _, _ in found if approval != wanted))
     return Ask(request, wanted, distinct(tuple(ground for _, ground, _ in found)), use, also)
+
+
+def _arguments_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
+    """Ask about a call for the values of its arguments, even if nothing else about it asks.
+
+    Only an approval of exactly these arguments counts, and it settles what else the call would ask.
+    """
+    exact = Approval(manifest.digest, request.tool, request.session, request.arguments, deletes=reach.asks_deletes)
+    if exact in usage.approved and request.arguments:
+        return
+    for argument in request.asked:
+        yield exact, asked_ground(reach, argument), None
+    for _, ground, _ in _call_asks(request, manifest, reach, reach.approval, usage) if reach.approval else ():
+        yield exact, ground, None
+
+
+def asked_ground(reach: Reach, argument: str) -> Ground:
+    """Why the value of an argument needs an approval."""
+    stated = (one.origin for one in reach.admissions if argument in one.asking)
+    origin = next(stated, reach.manifest.origin)
+    fix = f"approve it, or change `args.{argument}.ask` of `{reach.spec.name}` in {origin.file}"
+    return Ground("APPROVAL_REQUIRED", f"the value of `{argument}` asks before each call", origin, fix)
 
 
 def _call_asks(

@@ -24,7 +24,7 @@ from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reas
 from licet.core.policy.addresses import PUBLIC, Address, address_kind, in_list, refused_addresses
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Bundle, private_lists
-from licet.core.values import Compared
+from licet.core.values import Compared, canonical_json
 
 # A Deny would be true like most objects, and `if decide(…)` would allow everything. So `bool` raises.
 _NO_TRUTH = "a decision has no truth value: match on Allow, Deny and Ask, or compare `.verdict`"
@@ -343,6 +343,7 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
                 f"allowed: `{tool}` may be called"
             ]
             lines += [_line("because", ground) for ground in decision.rules]
+            lines += [_line("asks about", ground) for ground in asking_grounds(decision.reach)]
         case Ask():
             uses = decision.request.uses
             asked: list[Use | None] = [decision.use] if decision.use else [*uses] or [None]
@@ -360,6 +361,15 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
                 lines += _allowed_instead(reach, decision.use)
             lines += [_line("to allow it", fix) for fix in dict.fromkeys(ground.fix for ground in rules) if fix]
     return "\n".join(lines)
+
+
+def asking_grounds(reach: Reach) -> tuple[Ground, ...]:
+    """The rules on arguments that make a call with some values ask, each with its place."""
+    return tuple(
+        Ground("APPROVAL_REQUIRED", f"a value of `{name}` that fits {canonical_json(schema).decode()}", one.origin)
+        for one in reach.admissions
+        for name, schema in one.asking.items()
+    )
 
 
 def missing_at_host(reach: Reach, use: Use) -> str:

@@ -103,6 +103,7 @@ class Request(Struct, frozen=True):
     session: str = ""
     arguments: str = ""  # the digest of the arguments
     likely: tuple[Use, ...] = ()  # deletes that its arguments name: asked about together with the call, if it asks
+    asked: tuple[str, ...] = ()  # the arguments with a value that the policy asks about
 
 
 class RequestAsSent(Request, frozen=True):
@@ -118,7 +119,7 @@ def is_sound(request: Request) -> bool:
     for text in (request.tool, request.session, request.arguments):
         if type(text) is not str:
             return False
-    if type(request.uses) is not tuple or type(request.likely) is not tuple:
+    if type(request.uses) is not tuple or type(request.likely) is not tuple or type(request.asked) is not tuple:
         return False
     for use in (*request.uses, *request.likely) if request.likely else request.uses:  # noqa: SIM110  a plain loop, since every decision runs it
         if type(use) is not Use:

@@ -180,6 +180,21 @@ class ObservedFact(Fact, frozen=True, kw_only=True):
     walls: bool = True
 
 
+class AgentFact(Fact, frozen=True, kw_only=True):
+    """What is known about a call that a coding agent made through its hook. All but `end` is the agent's claim."""
+
+    name: str  # such as `claude`
+    version: str = ""
+    call: str = ""  # the agent's id of the call
+    subagent: str = ""  # the agent's id of the subagent that made it
+    event: str = ""  # of the hook, as the agent calls it
+    rewritten: bool = False  # whether the hook gave the agent other arguments than it had
+    asked: bool = False  # whether the agent asked its own person: its prompt, so no answer that licet saw
+    in_order: bool = False  # whether the end is that of one of several equal calls, which were under way together
+    # How the end is known: licet saw it, the agent reported it, or nobody said anything. Absent if nothing ran.
+    end: Literal["seen", "reported", "unknown"] | UnsetType = UNSET
+
+
 class Entry(Fact, frozen=True):
     """The facts of one call: a decision before the call runs, or a receipt after it. Or a standing approval."""
 
@@ -213,6 +228,7 @@ class Entry(Fact, frozen=True):
     cost_usd: str = "0"
     duration_ms: str | None = None
     standing: StandingFact | UnsetType = UNSET  # only of a standing approval, and of its withdrawal
+    coding_agent: AgentFact | UnsetType = UNSET  # only of a call that a hook of a coding agent reported
 
 
 class LinkedEntry(Entry, frozen=True, kw_only=True):
@@ -309,8 +325,11 @@ def check_row(row: Row) -> dict[str, Any]:
 
 def time_text(moment: datetime) -> str:
     """A time in UTC with microseconds, such as `2026-01-01T00:00:00.000000Z`; a naive datetime counts as UTC."""
-    if moment.tzinfo is not UTC and (offset := moment.utcoffset()) is not None:
-        moment = moment.replace(tzinfo=None) - offset
+    if moment.tzinfo is not UTC:
+        moment = moment.replace(tzinfo=UTC) - (moment.utcoffset() or timedelta())
+    if type(moment) is datetime and moment.microsecond:
+        text: str = msgspec.to_builtins(moment)  # the same as below, in a tenth of the time
+        return text
     return moment.isoformat("T", "microseconds")[:26] + "Z"  # without an offset
 
 

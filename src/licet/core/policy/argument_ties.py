@@ -15,6 +15,8 @@ from licet.core.algebra.domains import DOMAINS
 from licet.core.limits import MOST_SCHEMA_NODES
 
 FREE = "free"  # `args: {query: free}`: this argument names no file and no URL, so it is not tied
+ASK = "ask"  # the keyword of a rule that makes some values ask a person; only at the argument itself
+ASK = "ask"  # the keyword of a rule that makes some values ask a person; only at the argument itself
 # Values of `scope` in the rules that are made here. A text that may be either must be held in both readings: only the
 # code knows which one it takes.
 PATH, URL, EITHER = "path", "url", "path or url"
@@ -59,6 +61,16 @@ class Ties(Struct, frozen=True):
     rules: Mapping[str, Any] = field(default_factory=dict)  # by argument: a rule with `scope`: PATH, URL or EITHER
     tied: tuple[str, ...] = ()
     untied: tuple[str, ...] = ()  # places of text that are not tied, and that nobody has declared free
+
+
+def without_ask(rule: Any) -> Any:
+    """A rule on an argument without its `ask`: what every call has to keep."""
+    return {key: value for key, value in rule.items() if key != ASK} if isinstance(rule, Mapping) else rule
+
+
+def asking(args: Mapping[str, Any]) -> dict[str, Any]:
+    """By argument: the schema of the values that are asked about, for the arguments whose rule has an `ask`."""
+    return {name: rule[ASK] for name, rule in args.items() if isinstance(rule, Mapping) and ASK in rule}
 
 
 def kind_of_name(*names: str) -> str:

@@ -183,6 +183,10 @@ def stricter(one: EffectClass, two: EffectClass) -> EffectClass:
     return max(one, two, key=CLASSES.index)
 
 
+# The coding agents whose hooks are known: their own tools are called `claude.Bash`, so no server is called so.
+CODING_AGENTS = ("claude", "codex", "gemini", "copilot", "opencode", "cursor")
+
+
 def tool_parts(name: str, servers: Mapping[str, object]) -> tuple[str, str] | None:
     """The server and the tool that a full name such as `files.read` names; None if it names no server's tool.
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from licet.core.policy.addresses import PrivateList, beyond, common_ranges
-from licet.core.policy.argument_ties import FREE
+from licet.core.policy.argument_ties import FREE, asking, without_ask
 from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.layer import EffectClass, Layer, Level
 from licet.core.values import Compared, Origin, key_bytes, money_text
@@ -43,8 +43,13 @@ class Admission(Struct, frozen=True):
 
     @property
     def argument_rules(self) -> Mapping[str, Any]:
-        """The rules on arguments, without those that only declare an argument free."""
-        return {name: rule for name, rule in self.args.items() if rule != FREE}
+        """The rules on arguments, without those that only declare an argument free, and without their `ask`."""
+        return {name: without_ask(rule) for name, rule in self.args.items() if rule != FREE}
+
+    @property
+    def asking(self) -> Mapping[str, Any]:
+        """By argument: the schema of the values that make a call ask."""
+        return asking(self.args)
 
 
 class MaxEffect(Struct, frozen=True):

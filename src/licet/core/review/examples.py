@@ -17,6 +17,8 @@ from licet.core.decision.argument_rules import (
     ArgumentCheck,
     PathReading,
     argument_denial,
+    asked_arguments,
+    denying,
     tie_denial,
     tied,
     ties_under,
@@ -146,6 +148,7 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
         return Problem(case.origin, f"`{wrong.found}`", wrong.expected, getattr(wrong, "hint", ""))
     request, reach = Request(tool, uses), reach_of(manifest, tool)
     checked: list[tuple[Origin, str]] = []
+    asked: dict[str, None] = {}
     if case.args is not None and reach is not None and not reach.grounds and not unfit_grounds(reach):
         given = {**_defaults(reach), **{name: _filled(value, setting.workdir) for name, value in case.args.items()}}
         known: list[Use] = []
@@ -162,10 +165,13 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
             denied = argument_denial(request, reach, rules, check, given, reading, admission.origin)
             if denied is not None:
                 return Outcome(case, denied, arguments=tuple(checked))
+            if admission.asking:
+                refuses = setting.make_check(denying(admission.asking))
+                asked |= dict.fromkeys(asked_arguments(admission.asking, refuses, given))
             values = tied(rules, given)
             known += (use for value in values for use in uses_of_argument(value, reach.grant, reading))
         deletes = tuple(use for use in known if use.domain == "fs" and use.action == "delete")
-        request = Request(tool, (*uses, *deletes))
+        request = Request(tool, (*uses, *deletes), asked=tuple(asked))
         uses = (*uses, *known)
     decision = foreseen(decide(request, manifest), manifest)
     if reach is None or isinstance(decision, Deny):

@@ -24,7 +24,6 @@ from licet.core.decision.reach import Reach, reach_of
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.layer import CLASSES, Layer, Rule, class_fits, named_tcp, permits
 from licet.core.policy.manifest import Manifest
-from licet.core.review.sensitive import holds_keys
 from licet.core.values import Problem
 
 # What an unlimited rule allows, and what to write instead. Storage, tools and connectors are listed by name.
@@ -203,12 +202,14 @@ def rule_risk(rule: Capability) -> Risk:
         return DELETE
     if rule.domain in ("fs", "network") and rule.atoms & writes:
         return FILE_WRITE if rule.domain == "fs" else NETWORK_WRITE
-    if rule.domain == "fs" and holds_keys(rule.scope):
+    if _reads_keys(rule):
         return KEY_FILE
     return _OF_DOMAIN.get(rule.domain, OTHER)
 
 
 def _reads_keys(rule: Capability) -> bool:
+    from licet.core.review.sensitive import holds_keys  # its patterns take a while to compile, and `check` needs none
+
     return rule.domain == "fs" and bool(rule.atoms & _FILE_READ) and holds_keys(rule.scope)
 
 

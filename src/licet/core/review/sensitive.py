@@ -9,7 +9,7 @@ leaves such a write to a person, and `licet init --preset coding` denies it.
 """
 
 import re
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 
 from msgspec import Struct
 
@@ -19,6 +19,7 @@ from licet.core.decision.foreseen import has_no_public_address
 from licet.core.policy.addresses import address_kind
 
 _AGENT = "hooks, servers and commands of an agent that you start elsewhere"
+_HOOKS_OF_AGENT = "hooks and settings of a coding agent, which can switch off those that govern it"
 _INSTRUCTIONS = "instructions that an agent follows elsewhere"
 _EDITOR = "your editor starts what its settings name"
 _CI = "your CI runs it, often with secrets"
@@ -63,6 +64,7 @@ TRUSTED = tuple(
             *(".goose", ".crush", ".amp", ".augment", ".junie", ".agents", "opencode.json", "opencode.jsonc"),
         ),
         "servers and commands that your editor starts": (".cursor",),
+        _HOOKS_OF_AGENT: (".github/copilot", ".github/hooks"),
         _INSTRUCTIONS: (
             *(
                 "AGENTS.md",
@@ -76,7 +78,7 @@ TRUSTED = tuple(
             *(".github/copilot-instructions.md", ".github/instructions", ".github/prompts"),
         ),
         "it names commands": (".aider.conf.yml",),
-        "servers that your clients start": (".mcp.json", "mcp.json"),
+        "servers that your clients start": (".mcp.json", "mcp.json", ".github/mcp.json"),
         _HOOKS: (
             *(
                 ".husky",
@@ -116,6 +118,61 @@ TRUSTED = tuple(
     }.items()
     for path in paths
 )
+
+
+class Switch(Struct, frozen=True):
+    """What configures a coding agent: whoever writes it can switch off the hook that governs that agent."""
+
+    agent: str
+    path: str  # below the project
+    is_directory: bool
+
+
+# Below a project, of the agents whose hooks are known. Agents read the directories also while they run.
+SWITCHES = (
+    Switch("claude", ".claude", True),
+    Switch("claude", ".mcp.json", False),
+    Switch("codex", ".codex", True),
+    Switch("gemini", ".gemini", True),
+    Switch("copilot", ".github/copilot", True),
+    Switch("copilot", ".github/hooks", True),
+    Switch("copilot", ".github/mcp.json", False),
+    Switch("opencode", ".opencode", True),
+    Switch("opencode", "opencode.json", False),
+    Switch("opencode", "opencode.jsonc", False),
+    Switch("cursor", ".cursor", True),
+)
+# Below the home directory: what configures these agents, without what they let a model write there, such as plans.
+HOME_SWITCHES: Mapping[str, tuple[str, ...]] = {
+    "claude": (
+        ".claude.json",
+        *(f".claude/{name}" for name in ("settings.json", "settings.local.json", "hooks", "plugins", "agents")),
+        *(f".claude/{name}" for name in ("commands", "skills", "CLAUDE.md", "output-styles", "rules")),
+    ),
+    "codex": (".codex",),
+    "gemini": (
+        *(f".gemini/{name}" for name in ("settings.json", "trustedFolders.json", "GEMINI.md", "extensions")),
+        *(f".gemini/{name}" for name in ("commands", "policies", "hooks", "agents", "skills")),
+    ),
+    "copilot": (
+        *(f".copilot/{name}" for name in ("config.json", "settings.json", "mcp-config.json", "hooks", "agents")),
+        *(f".copilot/{name}" for name in ("skills", "plugins", "installed-plugins", "permissions-config.json")),
+    ),
+    "opencode": (".config/opencode", ".opencode"),
+    "cursor": (".cursor",),
+}
+# Variables that name another place for the directory in the home.
+HOME_VARIABLES: Mapping[str, str] = {
+    "CLAUDE_CONFIG_DIR": ".claude",
+    "CODEX_HOME": ".codex",
+    "COPILOT_HOME": ".copilot",
+    "OPENCODE_CONFIG_DIR": ".config/opencode",
+}
+# Of the whole machine: what an administrator has written there holds.
+MACHINE_SWITCHES = (
+    *("/etc/claude-code", "/etc/codex", "/etc/gemini-cli", "/etc/github-copilot", "/etc/opencode", "/etc/cursor"),
+)
+
 # In `.git`: what names programs, and what leads git to another directory that does. Commits write none of it. Not
 # `rebase-merge` and `sequencer`, which name programs too: a closed name is there, though empty, and git then takes it
 # for a rebase that has not ended, or fails to write into it.

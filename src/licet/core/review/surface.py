@@ -32,7 +32,7 @@ from licet.core.decision.request import Ground, Request
 from licet.core.decision.validate import Most, Undeclared, too_many_pairs
 from licet.core.limits import MOST_TOOLS_ON_A_LINE
 from licet.core.policy import keys
-from licet.core.policy.argument_ties import Ties
+from licet.core.policy.argument_ties import ASK, Ties, without_ask
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Level, Rule, meet_written_layers
 from licet.core.policy.manifest import COMMANDS, Manifest, server_document, with_commands
 from licet.core.policy.servers import server_of
@@ -102,6 +102,11 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     @property
     def reachable(self) -> bool:
         return self.standing != "blocked"
+
+    @property
+    def asks_about(self) -> tuple[str, ...]:
+        """The arguments with values that make a call ask."""
+        return tuple(name for name, rules in self.args if any(rule.startswith(f'{{"{ASK}":') for rule in rules))
 
     def of_server(self, server: str) -> bool:
         """Whether the tool belongs to this MCP server."""
@@ -516,8 +521,20 @@ def _args(stated: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ..
     rules: dict[str, set[str]] = {}
     for args in stated:
         for name, rule in args.items():
-            rules.setdefault(name, set()).add(canonical_json(rule).decode())
+            rules.setdefault(name, set()).update(canonical_json(one).decode() for one in _each(rule))
     return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
+
+
+def _each(rule: Any) -> Iterator[Any]:
+    """A rule on an argument as several that mean the same: more of them always allow less without being asked."""
+    if not isinstance(rule, Mapping) or ASK not in rule:
+        yield rule
+        return
+    if kept := without_ask(rule):
+        yield kept
+    asked = rule[ASK]
+    several = asked["anyOf"] if isinstance(asked, Mapping) and asked.keys() == {"anyOf"} else [asked]
+    yield from ({ASK: one} for one in several)
 
 
 def _denied(manifest: Manifest) -> Iterator[Denied]:

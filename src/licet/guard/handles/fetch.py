@@ -2,11 +2,6 @@
 
 For each hop, the use must be granted. The name is resolved once, and every address must be allowed. The connection goes
 to one of these addresses: the name is not resolved again, because a second answer could be different.
-
-Sends a request to an address that was checked: the name is resolved once, and every address must be allowed.
-
-The connection goes to one of these addresses. The name is not resolved again, because a second answer could be
-different.
 """
 
 import asyncio

@@ -12,7 +12,8 @@ from typing import IO, Any, NoReturn, TypeVar
 
 from licet.core.algebra.rules import InvalidUse, Use, path_text, use_of_path
 from licet.errors import Refused
-from licet.guard.grant import Grant, held_paths
+from licet.guard.grant import Grant
+from licet.guard.held_paths import held_paths
 from licet.guard.limits import DEEPEST_MADE, FIRST_READ, INLINE_BYTES, READ_LIMIT
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Escaped, Files, GivenUp, Held, Stat, TooLarge, Waiting

@@ -5,7 +5,7 @@ no boundary, because many programs can start others.
 """
 
 import os
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any, NoReturn
 
@@ -28,8 +28,9 @@ from licet.guard.execution import (
     Walls,
     limit_name,
 )
-from licet.guard.grant import Grant, held_paths
+from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import Placeholders
+from licet.guard.held_paths import held_paths
 from licet.guard.limits import FILES_OF_A_RUN, FILES_OF_A_START, MOST_EXIT_CODES, OUTPUT_BYTES
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Unavailable
@@ -90,6 +91,9 @@ class ScopedProcesses:
         """Run a program until it ends. Its environment has only declared variables."""
         use, command, walls = await self._prepared(name, args, env, cwd, timeout)
         command = replace(command, stdin=stdin.encode() if isinstance(stdin, str) else bytes(stdin))
+        return await self._ran(use, command, walls)
+
+    async def _ran(self, use: Use, command: Command, walls: Walls) -> Finished:
         try:
             async with self._grant.meter.files(FILES_OF_A_RUN):
                 finished = await self._backend(use).run(command, walls)
@@ -100,6 +104,27 @@ class ScopedProcesses:
         self._record(use, Ending(finished.exit_code, finished.reason))
         placed = self._placeholders.placed if self._placeholders is not None else None
         return await _redacted(finished, placed, self._output_bytes) if placed else finished
+
+    async def _run_chosen(self, binary: str, args: Iterable[str], cwd: str) -> Finished:
+        """As `spawn`, for a program that licet has chosen for a tool: no rule has to allow it, and a deny counts."""
+        use = self._chosen(binary)
+        directory = self._directory(cwd)
+        self._grant.check_standing()
+        walls = self._walls(use)
+        argv = (binary, *_texts(args))
+        found = self._backend(use).find(binary)
+        if found is None:
+            self._grant.refuse("BACKEND_MISSING", f"there is no program called {binary} here", use)
+        command = Command(found, argv, self._declared(), directory, b"", self._seconds, self._output_bytes)
+        return await self._ran(use, command, walls)
+
+    def _chosen(self, binary: str) -> Use:
+        """The use of a program by its absolute path; refused if a rule denies it by its path or its name."""
+        use = Use(f"process:exec:{binary}")
+        for one in (use, Use(f"process:exec:{os.path.realpath(binary)}"), *self._base_names([use])):
+            if self._grant.capabilities.verdict(one) is False:
+                self._grant.check(one)
+        return use
 
     def _within(self, timeout: object, use: Use) -> float:
         """How long a program may run: the caller's timeout, but no longer than the call."""
@@ -328,3 +353,12 @@ def started(
 ) -> AbstractAsyncContextManager[Running]:
     """A running program with raw pipes, for the broker, which redacts them. A function, so that no tool finds it."""
     return processes._started(name, args, streams, env, cwd)  # noqa: SLF001 - of the class above
+
+
+def run_chosen(processes: ScopedProcesses, binary: str, args: Iterable[str], cwd: str) -> Awaitable[Finished]:
+    """Run a program that licet has chosen for a tool, such as the shell of a shell tool, until it ends.
+
+    Nothing has to allow it: the decision about the call was the decision about the program. A function, so that no tool
+    finds it.
+    """
+    return processes._run_chosen(binary, args, cwd)  # noqa: SLF001 - of the class above

@@ -144,6 +144,7 @@ def private_root(
     over: Sequence[str] = (),
     hold: Sequence[str] = (),
     scratch: tuple[Sequence[str], int] | None = None,
+    lasting: Mapping[str, str] = MappingProxyType({}),
     made: Mapping[str, str] = MappingProxyType({}),
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
@@ -158,6 +159,8 @@ def private_root(
     - `over`: paths of `found` that can be opened although they lie in a hidden directory, which cannot be listed
     - `hold`: directories in these that are mounted onto themselves, so that they cannot be renamed or removed
     - `scratch`: directories in memory, and their size in bytes together, of which `SHARED_MEMORY` is a part
+    - `lasting`: directories of the host for places in the new root, which may be written and outlive the process. They
+      come before `scratch`, which may lie in them. No earlier process may have named what is mounted inside one
     - `made`: files with their contents, for paths that are not in these
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
       refuses that, as in a container that hides parts of its own /proc, it stays empty. Terminals that programs make
@@ -175,12 +178,15 @@ def private_root(
     shown = [_copied(path, kinds[path], found.get(path)) for path in over]
     rest = {path: flags for path, flags in kinds.items() if path not in over}
     trees = [_copied(path, flags, found.get(path)) for path, flags in rest.items() if _outer(path, rest) != flags]
+    kept = [_copied(path, _NO_SUID | _NO_DEV)._replace(path=place) for place, path in lasting.items()]
     held = [path for path in _resolved(hold, {}) if path not in {tree.path for tree in trees}]
     trees += [_copied(path, _outer(path, kinds) or 0) for path in held]
     # These mounts are private: if this fails, they end with the process.
     stage = next(filter(os.path.isdir, _STAGES))
     _mount("tmpfs", stage, "tmpfs", 0, "size=1m,mode=755")
     os.chdir(stage)
+    for tree in kept:
+        _put(tree)
     if scratch is not None:
         _put_memory([path for path in scratch[0] if path not in kinds], scratch[1])
     # Outer paths first, so that inner ones are mounted on top.

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from licet.sandbox.kernel import connections, landlock, namespaces, system_calls
+from licet.sandbox.kernel import connections, hardening, namespaces, system_calls
 from licet.sandbox.limits import GUARDIAN_BACKLOG, LARGEST_COMMAND, LEFT_RUNNING_SECONDS
 
 PROXY = ("127.0.0.1", 3128)
@@ -117,8 +117,8 @@ def _become(orders: Orders, far: socket.socket, guardian: int, ignored: Sequence
         of_python = [getattr(signal, name) for name in _OF_PYTHON]
         for number in (*of_python, *_LEFT_TO_THE_COMMAND, signal.SIGCHLD):
             signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
-        landlock.die_with(guardian)
-        landlock.no_new_privs()
+        hardening.die_with(guardian)
+        hardening.no_new_privs()
         listener = connections.install(connections.program(system_calls.machine()))
         socket.send_fds(far, [b"{}"], [listener])
         os.close(listener)

@@ -7,16 +7,18 @@ cannot be built, the launcher reports why on the socket and ends; the binary nev
 
 import array  # noqa: F401 - `send_fds` imports it, and the private root may lack it
 import errno
+import fcntl
 import json
 import os
 import select
 import signal
 import socket
+import termios
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from licet.sandbox.kernel import connections, landlock, namespaces, seccomp
+from licet.sandbox.kernel import connections, hardening, landlock, namespaces, seccomp
 from licet.sandbox.limits import LARGEST_ORDERS, LAUNCHER_BACKLOG, MEASURED_AT_ONCE, PROGRAM_LOOK_SECONDS
 
 FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
@@ -33,11 +35,13 @@ def main(control: int, ending: int) -> None:
     os.set_inheritable(control, False)
     host = socket.socket(fileno=control)
     try:
-        landlock.close_all_but((0, 1, 2, control, ending))  # files of the supervisor
+        hardening.close_all_but((0, 1, 2, control, ending))  # files of the supervisor
         orders = _orders(host)
         if orders["namespaces"]:
             _in_namespaces(orders, host, ending)
-        landlock.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
+        if orders["own_terminal"]:
+            _take_terminal()
+        hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
         _restrict_files(orders)
         seccomp.install(_filter(orders))
         _exec(orders)
@@ -138,7 +142,7 @@ def _pass_out(host: socket.socket, listener: socket.socket) -> None:
 
 def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, saying: int) -> NoReturn:
     """The init process of the new namespace, behind the same walls as the binary."""
-    landlock.die_with(0)  # a parent in another namespace has no id here
+    hardening.die_with(0)  # a parent in another namespace has no id here
     if select.select([alive], [], [], 0)[0]:  # the parent ended before `die_with`
         os._exit(FAILED)
     for stream in (0, 1, 2):
@@ -151,13 +155,14 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         hide=mounts["hide"],
         over=mounts["over"],
         hold=mounts["hold"],
-        scratch=tuple(orders["scratch"]),
+        scratch=(orders["memory"], orders["scratch"][1]),
+        lasting=orders["lasting"],
         made=mounts["made"],
         proc=True,
     )
     keep = connections.CAPABILITIES if orders["unix"] else ()
     files = (0, 1, 2, host.fileno(), saying)
-    landlock.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
+    hardening.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
     _restrict_files(orders)
     near, far = socket.socketpair()
     binary = os.fork()
@@ -165,7 +170,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         try:
             os.close(saying)
             near.close()
-            os.setpgid(0, 0)  # Ctrl-C is passed on to this group: the binary and what it starts
+            _lead(orders["own_terminal"])
             _filter_binary(orders, far)
             _exec(orders)
         except OSError as wrong:
@@ -190,9 +195,26 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     os._exit(0)
 
 
+def _lead(own_terminal: bool) -> None:
+    """Lead a group of processes, which Ctrl-C is passed on to; with a terminal of its own, lead a session there."""
+    if own_terminal:
+        os.setsid()
+        _take_terminal()
+    else:
+        os.setpgid(0, 0)
+
+
+def _take_terminal() -> None:
+    """Make the terminal among the streams the one that controls this session: then there are jobs and `/dev/tty`."""
+    for stream in (0, 1, 2):
+        if os.isatty(stream):
+            fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
+            return
+
+
 def _filter_binary(orders: dict[str, Any], first: socket.socket) -> None:
     """Install the filter of the binary, and give its listener to the first process, which makes the connections."""
-    landlock.drop_capabilities()
+    hardening.drop_capabilities()
     if orders["unix"]:
         listener = connections.install(_filter(orders))
         socket.send_fds(first, [b"L"], [listener])
@@ -263,7 +285,7 @@ def _exit_like(status: int) -> NoReturn:
     """End as another process ended: with its code, or by its signal."""
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        landlock.limit(landlock.Limits())  # no core file of this process
+        hardening.limit(hardening.Limits())  # no core file of this process
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
@@ -274,12 +296,12 @@ def _exit_like(status: int) -> NoReturn:
 # Walls ---------------------------------------------------------------------------------------------------------------
 
 
-def _limits(orders: dict[str, Any]) -> landlock.Limits:
+def _limits(orders: dict[str, Any]) -> hardening.Limits:
     limits = dict(orders["limits"])
     # A namespace counts its own processes, with these two and the threads of one; without one, all tasks of the user.
-    others = 2 + connections.THREADS * orders["unix"] if orders["namespaces"] else landlock.tasks_of_user()
+    others = 2 + connections.THREADS * orders["unix"] if orders["namespaces"] else hardening.tasks_of_user()
     limits["processes"] = None if others is None else limits["processes"] + others
-    return landlock.Limits(**limits)
+    return hardening.Limits(**limits)
 
 
 def _restrict_files(orders: dict[str, Any]) -> None:

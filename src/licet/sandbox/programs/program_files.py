@@ -27,7 +27,7 @@ from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import inside
 from licet.core.decision.reach import Reach
 from licet.guard.execution import Command, SandboxUnavailable
-from licet.guard.grant import held_paths
+from licet.guard.held_paths import held_paths
 from licet.guard.import_path import FoundProgram, changeable
 from licet.own_files import PLACEHOLDER_TIME, is_placeholder, locked_directory, remove_placeholder
 from licet.sandbox.grant_paths import NEVER, Identity, identity

@@ -13,7 +13,9 @@ import socket
 import stat
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import chain
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -24,7 +26,8 @@ from licet.core.decision.request import Reason
 from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.terms import least_limits, private_of
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
-from licet.guard.grant import Grant, held_paths
+from licet.guard.grant import Grant
+from licet.guard.held_paths import held_paths
 from licet.guard.ports import Http
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
@@ -38,7 +41,7 @@ from licet.sandbox.grant_paths import (
     kernel_paths,
     program_access,
 )
-from licet.sandbox.kernel import landlock
+from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
 from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM, Placeholders, made_files, name_of_binary, of_binary
@@ -51,6 +54,7 @@ _MB = 1 << 20
 
 # Places for scratch in the private root, which programs expect in this order. See `_scratch_places`.
 _SCRATCH = ("/tmp", "/var/tmp", "/run/scratch", "/.licet-scratch")  # noqa: S108
+STATE = "/.licet"  # in the private root of a program with lasting scratch; no grant has this path
 # Names of loopback in a rule, their addresses, and how programs write them in `NO_PROXY`. urllib and Node would look
 # for `[::1]` there, but httpx cannot read the list then, and makes no request at all.
 _LOOPBACK = (
@@ -82,7 +86,8 @@ class ProgramWalls:
 
     `held` collects the directories that are mounted onto themselves: programs cannot move or link files across them.
     `defaults` are the limits that hold where the manifest states none. With `names_hosts` a program that may connect
-    nowhere has a proxy, too: it refuses everything, and so the call knows which hosts were asked for.
+    nowhere has a proxy, too: it refuses everything, and so the call knows which hosts were asked for. With `lasting`
+    scratch outlives the program, and `STATE` is a second directory of it.
     """
 
     def __init__(
@@ -92,8 +97,10 @@ class ProgramWalls:
         held: set[str] | None = None,
         defaults: Mapping[str, int] = OF_A_TOOL,
         names_hosts: bool = False,
+        lasting: scratches.SessionScratch | None = None,
     ) -> None:
         self._http, self._support, self._names_hosts = http, support, names_hosts
+        self._lasting = lasting
         self._held = set() if held is None else held
         self._defaults = defaults
 
@@ -121,13 +128,14 @@ class ProgramWalls:
             raise SandboxUnavailable("; ".join(reasons))
         # The kernel does not limit the number of processes of root; the launcher does, in a namespace. For other users
         # the kernel counts all their processes, which cannot be read inside some other sandboxes.
-        counted = os.getuid() and landlock.tasks_of_user() is not None
+        counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
         layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
         return self._of(grant, None, layers, support)
 
     def _of(self, grant: Grant, http: Http | None, layers: Layers, support: probe.Support) -> Walls:
-        return _CallWalls(grant, http, layers, self._held, support, limits_of(grant.reach, self._defaults))
+        limits = limits_of(grant.reach, self._defaults)
+        return _CallWalls(grant, http, layers, self._held, support, limits, self._lasting)
 
 
 class _CallWalls:
@@ -141,7 +149,9 @@ class _CallWalls:
         held: set[str],
         support: probe.Support,
         limits: Mapping[str, int],
+        lasting: scratches.SessionScratch | None,
     ) -> None:
+        self._lasting = lasting
         self.layers, self._version = layers, support.landlock
         self._held, self._limits = held, limits
         self._grant, self._http, self._spaces = grant, http, not layers.missing
@@ -163,8 +173,12 @@ class _CallWalls:
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
-        places = _scratch_places(tuple(own), paths) if self._spaces else {_new_scratch(): _EVERYTHING}
+        places = _scratch_places(tuple(own), paths) if self._spaces else self._places_of_host()
         scratch = [*places][-1]
+        named = name_of_binary(command, self._grant.reach)
+        kept = self._kept(places, (*named, *own), paths) if self._spaces and self._lasting is not None else _Kept()
+        if self._lasting is not None:
+            places = {**places, STATE if self._spaces else self._lasting.state: _EVERYTHING}
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
@@ -178,8 +192,11 @@ class _CallWalls:
                 "namespaces": self._spaces,
                 "landlock": self._version,
                 "network": self._http is not None,
+                "own_terminal": command.own_terminal,
                 "unix": self._unix,
                 "scratch": ([*places], limits["scratch_mb"] * _MB),
+                "memory": [*(place for place in places if place not in kept.places), *kept.covered],
+                "lasting": dict(kept.places),
                 "limits": {
                     "cpu_seconds": limits.get("cpu_seconds"),
                     "memory_bytes": limits["memory_mb"] * _MB,
@@ -188,11 +205,12 @@ class _CallWalls:
                     "processes": limits["processes"],
                     "file_bytes": limits["file_mb"] * _MB,
                 },
+                # Where nothing of the host is shown, there is nothing to hide, but what a program has put there.
                 "mounts": {
-                    "read": (*SYSTEM, *paths.read, *name_of_binary(command, self._grant.reach)),
+                    "read": (*SYSTEM, *paths.read, *named),
                     "found": tuple(own.items()),
                     "write": paths.write,
-                    "hide": paths.hide,
+                    "hide": tuple(path for path in paths.hide if kept.shows(path)),
                     "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
                     "made": made_files(environment["HOME"]),
@@ -201,12 +219,47 @@ class _CallWalls:
             }
             rules_text = program_access(self._grant.reach, orders, paths.rules, common)
             self._grant.program_access = self._grant.program_access.with_program(rules_text)
-            watch = LauncherClient(orders, self._egress(), None if self._spaces else scratch, placeholders)
+            removed = None if self._spaces or self._lasting is not None else scratch
+            watch = LauncherClient(orders, self._egress(), removed, placeholders)
         except BaseException:
-            if not self._spaces:
+            if not self._spaces and self._lasting is None:
                 scratches.remove(scratch)
             raise
         return replace(command, watch=watch)
+
+    def _places_of_host(self) -> Mapping[str, int]:
+        """Scratch where there is no private root."""
+        if self._lasting is None:
+            return {_new_scratch(): _EVERYTHING}
+        try:
+            return {self._lasting.place("", {}): _EVERYTHING}
+        except OSError as wrong:
+            raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
+
+    def _kept(self, places: Iterable[str], own: Sequence[str], paths: KernelPaths) -> "_Kept":
+        """The directories of the host for the places of lasting scratch, and what is mounted over names in them.
+
+        Paths that the policy allows count too, whether they are there or not: so the names are the same for each line.
+        """
+        assert self._lasting is not None  # noqa: S101
+        held = held_paths(self._grant.capabilities)
+        shown = (*own, *paths.read, *paths.write)
+        mounted = {*shown, *map(os.path.realpath, shown)}
+        allowed = (*paths.hold, *chain.from_iterable(map(held.allowed, ("read", "write", "delete"))))
+        every = {*mounted, *allowed, *map(os.path.realpath, allowed)}
+        found, covered, over = {STATE: self._lasting.state}, list[str](), set[str]()
+        try:
+            for place in places:
+                names = {path[len(place) + 1 :].partition("/")[0] for path in every if path.startswith(f"{place}/")}
+                if any(os.path.islink(os.path.join(place, name)) for name in names):
+                    continue  # a program could replace a link in scratch, and nothing is mounted over one
+                files = {name for name in names if (path := os.path.join(place, name)) in mounted and _is_file(path)}
+                found[place] = self._lasting.place(place, {name: name not in files for name in names})
+                covered += [os.path.join(place, name) for name in names - files]
+                over |= {os.path.join(place, name) for name in names}
+        except OSError as wrong:
+            raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
+        return _Kept(found, tuple(sorted(covered)), frozenset(over))
 
     def _egress(self) -> "_LateEgress | None":
         return _LateEgress(self._grant, self._http) if self._http is not None else None
@@ -239,12 +292,28 @@ class _CallWalls:
                 yield KernelRule(path, landlock.READ_FILE)
 
 
+def _is_file(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isdir(path)
+
+
+class _Kept(NamedTuple):
+    """Lasting scratch: places with their directories on the host, and the directories in them that are in memory."""
+
+    places: Mapping[str, str] = MappingProxyType({})
+    covered: tuple[str, ...] = ()
+    names: frozenset[str] = frozenset()  # the paths in the places that something else is mounted over
+
+    def shows(self, path: str) -> bool:
+        """Whether a path is not in lasting scratch itself."""
+        return not inside(path, tuple(self.places)) or inside(path, tuple(self.names))
+
+
 def _new_scratch() -> str:
     """A scratch directory on the host, for programs without a private root."""
     try:
         return scratches.new()
     except OSError as wrong:
-        raise SandboxUnavailable(f"no scratch directory can be made: {wrong}") from wrong
+        raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
 
 
 def _scratch_places(own: Sequence[str], paths: KernelPaths) -> Mapping[str, int]:
@@ -276,6 +345,7 @@ def _scratch_places(own: Sequence[str], paths: KernelPaths) -> Mapping[str, int]
     raise SandboxUnavailable("everything is granted, so no place is left for scratch")
 
 
+_NO_SCRATCH = "no scratch directory can be made: {}"
 _LEAST = landlock.READ | landlock.WRITE
 
 

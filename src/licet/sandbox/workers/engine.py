@@ -223,9 +223,9 @@ class Workers:
             with self._preparing:
                 found = self._prepared.get(key)  # of a call that was prepared while this one waited
             if found is None:
-                found = prepare(level, call, parts, self.support(), guest)
-                with self._preparing:
-                    self._prepared[key] = found
+                made = prepare(level, call, parts, self.support(), guest)
+                with self._preparing:  # another thread may have prepared the same: its workers are used
+                    found = self._prepared.setdefault(key, made)
         return found
 
 

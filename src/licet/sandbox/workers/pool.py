@@ -267,10 +267,8 @@ class _Pool:
             if not self._serves(prepared, zygote):
                 zygote.end(used)
                 return
-            waiting = self._parked.get(prepared)
-            if waiting is None:
-                waiting = self._parked[prepared] = deque()
-            waiting.append(used)
+            self._parked.setdefault(prepared, deque()).append(used)
+            self._parked.move_to_end(prepared)
             self._make_room(zygote)
 
     def _serves(self, prepared: Prepared, zygote: Zygote) -> bool:
@@ -282,10 +280,13 @@ class _Pool:
         return zygote is self._zygote and not zygote.dead and not prepared.forgotten and prepared.in_force()
 
     def _make_room(self, zygote: Zygote) -> None:
+        """End parked workers above the limit: of the tool that was used longest ago, the one that would come last."""
         while sum(map(len, self._parked.values())) > MOST_PARKED:
-            _, others = self._parked.popitem(last=False)
-            for worker in others:
-                zygote.end(worker)
+            prepared, waiting = next(iter(self._parked.items()))
+            if waiting:
+                zygote.end(waiting.popleft() if prepared.tool.reuse else waiting.pop())
+            if not waiting:
+                del self._parked[prepared]
 
     def forget(self, gone: Collection[Prepared]) -> None:
         """End the workers that are parked for such calls, and park no more."""

@@ -27,11 +27,11 @@ from licet.declare import Tool
 from licet.declare.arguments import validator
 from licet.declare.plain_json import plain_data
 from licet.errors import Refused
-from licet.guard.close import result_text
+from licet.guard.execution import result_text
 from licet.sandbox.bridge import shims
 from licet.sandbox.bridge.wire import Closed, Frame
 from licet.sandbox.bridge.worker_context import HostClient, HostReply, RemoteContext, SyncHandle
-from licet.sandbox.kernel import landlock, seccomp
+from licet.sandbox.kernel import hardening, landlock, seccomp
 from licet.sandbox.limits import LONGEST_ERROR, MEMORY_RESERVE, MOST_FRAMES
 from licet.source.finder import FromText, module_spec
 
@@ -180,13 +180,13 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
         os.chdir(scratch)
     rules = [rule for path, access, identity in spec["rules"] for rule in _rule(path, access, identity)]
     rules.append(landlock.PathRule(scratch, landlock.READ | landlock.WRITE | landlock.DELETE))
-    version, walls, limits = spec["landlock"], spec["walls"], landlock.Limits(**spec["limits"])
+    version, walls, limits = spec["landlock"], spec["walls"], hardening.Limits(**spec["limits"])
     ruleset = landlock.ruleset(rules, version=version) if "landlock" in walls else -1
     if "hardening" in walls:
         kept = {0, 1, 2, *keep, *({ruleset} if ruleset >= 0 else ())}
-        landlock.harden(limits=limits, keep_fds=kept, parent=parent)
+        hardening.harden(limits=limits, keep_fds=kept, parent=parent)
     else:
-        landlock.limit(limits)
+        hardening.limit(limits)
     if ruleset >= 0:
         landlock.restrict(ruleset)
         os.close(ruleset)

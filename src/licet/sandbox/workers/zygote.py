@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from licet.sandbox import scratch
 from licet.sandbox.bridge.wire import FROM_HOST, Closed, Wire, packed
-from licet.sandbox.kernel import landlock, seccomp
+from licet.sandbox.kernel import hardening, landlock, seccomp
 from licet.sandbox.limits import THREAD_STACK
 from licet.sandbox.workers import worker
 
@@ -26,10 +26,10 @@ _REHEARSALS = 16
 def main(control: int, base: str) -> NoReturn:
     """Fork workers until the host closes the connection; then kill them and remove their scratch."""
     if sys.platform == "linux":  # on other systems only WASM tools run here, and wasmtime is their wall
-        landlock.close_all_but({0, 1, 2, control})
-        landlock.no_new_privs()
-        landlock.drop_capabilities()  # here, so that no worker has to
-    landlock.limit(landlock.Limits())
+        hardening.close_all_but({0, 1, 2, control})
+        hardening.no_new_privs()
+        hardening.drop_capabilities()  # here, so that no worker has to
+    hardening.limit(hardening.Limits())
     os.environ.clear()
     os.environ["LANG"] = "C.UTF-8"
     os.umask(0o077)
@@ -163,4 +163,4 @@ def _rehearse() -> None:
         wire.send({})
     if landlock.abi():
         os.close(landlock.ruleset([landlock.PathRule("/", landlock.READ)]))
-    landlock.limit(landlock.Limits())
+    hardening.limit(hardening.Limits())

@@ -70,7 +70,7 @@ class WorkerProcess:
     def __init__(self, number: int, end: socket.socket, logs: int, directory: str, watched: Watched) -> None:
         self.number, self.end, self.scratch, self.watched = number, end, directory, watched
         self._logs = logs  # a pipe that does not block: what the worker prints, and does not fit, is dropped
-        self.pid = 0
+        self.pid = 0  # until the zygote has reported it, which may be after the first result of the worker
         self.access: Access | None = None  # the kernel rules around it
         self.calls = 0
         self.scratch_changed = 0  # mtime of the directory when it was last seen empty
@@ -137,7 +137,9 @@ class WorkerProcess:
         return not self._heard.poll(0)
 
     def cpu_seconds(self) -> float:
-        """The CPU time that it has used, as the kernel counts it."""
+        """The CPU time that it has used, as the kernel counts it; 0 until its pid is known, and after its end."""
+        if not self.pid:  # the kernel takes 0 for this process, so the worker would be charged with the host's time
+            return 0.0
         try:
             return time.clock_gettime((~self.pid << 3) | 2)  # the CPU clock of another process, as in <time.h>
         except OSError:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from licet import Tool
-from licet.wasm.ready_modules import PARTS, asked_for, shown_name
+from licet.wasm.module_imports import PARTS, asked_for, shown_name
 from sandbox.levels import call, gate, needs_walls
 from wasm_files import wasm
 
@@ -125,7 +125,7 @@ def test_every_function_that_wasmtime_links_is_known() -> None:
     linker = wasmtime.Linker(wasmtime.Engine())
     linker.define_wasi()
     store = wasmtime.Store(linker.engine)
-    source = Path(__file__).parents[2] / "src" / "licet" / "wasm" / "ready_modules.py"
+    source = Path(__file__).parents[2] / "src" / "licet" / "wasm" / "module_imports.py"
     names = re.findall(r"\b(?:fd|path|args|environ|clock|proc|sock|random|poll|sched)_\w+", source.read_text("utf-8"))
     assert len(set(names)) == 46
     for name in names:

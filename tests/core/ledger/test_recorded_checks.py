@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from licet.core.algebra.set import CapabilitySet
-from licet.core.ledger.search import DENIED, GRANTED, Checks, Tally, fits
+from licet.core.ledger.recorded_checks import DENIED, GRANTED, Checks, Tally, fits
 from licet.core.limits import MOST_TEXTS
 
 STRIPE = "network:https:get@api.stripe.com:443"

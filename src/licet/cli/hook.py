@@ -1,0 +1,57 @@
+"""`licet hook`: answers one event of a coding agent. `licet hooks install` puts a faster client in its place."""
+
+import asyncio
+import os
+import sys
+
+import click
+
+REFUSED = 2  # what every agent takes for a refusal, if there is text on standard error
+
+
+@click.command(name="hook")
+@click.argument("agent")
+@click.argument("event")
+def command(agent: str, event: str) -> None:
+    """Answer one EVENT of a coding AGENT: its JSON on standard input, the answer in the agent's own dialect.
+
+    Agents call this; `licet hooks install` sets it up. AGENT is claude, codex, gemini, copilot, opencode or cursor, and
+    EVENT is what that agent calls it. Nothing on standard output and exit code 0 is no objection. Before a call, every
+    error is a refusal.
+
+    \b
+      licet hook claude PreToolUse < event.json
+      licet hook codex PostToolUse < event.json
+    """
+    try:
+        code = answer(agent, event)
+    except click.UsageError:
+        raise
+    except BaseException as error:  # whatever else happens, the call does not run
+        click.echo(f"licet refuses this call: the hook failed: {type(error).__name__}", err=True)
+        code = REFUSED
+    click.get_current_context().exit(code)
+
+
+def answer(agent: str, event: str) -> int:
+    """Read the payload, print the answer, and return the exit code."""
+    from licet.hooks.agents import UnknownAgent, agent_named
+    from licet.hooks.limits import PAYLOAD_BYTES
+
+    try:
+        name = agent_named(agent).name
+    except UnknownAgent as wrong:
+        raise click.UsageError(str(wrong)) from None
+    payload = sys.stdin.buffer.read(PAYLOAD_BYTES + 1)
+
+    async def run() -> int:
+        from licet.hooks.answering import service
+
+        printed = await service().hook(name, event, payload, os.getcwd())
+        sys.stdout.buffer.write(printed.output)
+        sys.stdout.buffer.flush()
+        sys.stderr.buffer.write(printed.errors)
+        sys.stderr.buffer.flush()
+        return printed.code
+
+    return asyncio.run(run())

@@ -1,0 +1,125 @@
+"""The gate of a session of a coding agent: its policy as it is accepted now, with the agent's tools.
+
+Gates are kept between events, as long as no file has changed that they were made from. The policy must be accepted:
+an agent can write files, so one that merely lies in the project counts for nothing.
+"""
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct, field
+
+from licet.assemble.gate import Backends, CommandGate, stored_approvals
+from licet.assemble.program import RunsPrograms
+from licet.assemble.review import state_directory
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.http import HttpClient
+from licet.core.policy.manifest import Manifest
+from licet.declare import Tool
+from licet.errors import LicetError
+from licet.guard.gate import BareGate
+from licet.guard.held_paths import Protect, ProtectedPath
+from licet.hooks.agent_tools import RunsInAgent, admit_built_in, agent_tools
+from licet.hooks.agents.dialect import Dialect
+from licet.hooks.limits import MOST_GATES
+from licet.hooks.policy_choice import Choice, NoPolicy
+from licet.hooks.switches import closed_to_agents
+from licet.policy_files.load import load_manifest
+from licet.policy_files.organisation import machine_file
+from licet.policy_files.policy_paths import LOCK_FILE, WORKSPACE_FILE, policy_root
+from licet.policy_files.trust import acceptance, list_file, lock_state
+from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
+
+Stamp = tuple[tuple[int, ...] | None, ...]
+
+
+class _HooksGate(CommandGate):
+    """A gate that closes what configures coding agents."""
+
+    def _protect_in(self, workdir: str) -> Protect:
+        protect, closed = super()._protect_in(workdir), closed_to_agents(workdir)
+
+        def with_switches(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
+            return (*protect(manifest, tools), *closed)
+
+        return with_switches
+
+
+class AgentGate(Struct, frozen=True):
+    """A gate with what it was made from."""
+
+    gate: BareGate
+    backends: Backends
+    approvals: SqliteApprovals
+    stamp: Stamp
+    sessions: dict[tuple[str, str], Session] = field(default_factory=dict)  # by name and subagent
+
+
+class AgentGates:
+    """The gates of sessions, by policy, working directory and agent. For one event loop."""
+
+    def __init__(self) -> None:
+        self._gates: dict[tuple[str, str, str], AgentGate] = {}
+
+    def find(self, choice: Choice, dialect: Dialect) -> AgentGate:
+        """The gate for a session. Raises `NoPolicy` if its policy cannot be used."""
+        key = choice.policy, choice.workdir, dialect.name
+        stamp = _stamp(choice.policy)
+        found = self._gates.pop(key, None)
+        if found is None or found.stamp != stamp:
+            found = self._made(choice, dialect, stamp)
+        self._gates[key] = found  # the last one used is the last one to go
+        while len(self._gates) > MOST_GATES:
+            self._gates.pop(next(iter(self._gates)))
+        return found
+
+    def close(self) -> None:
+        """Close the stores of all gates."""
+        for made in self._gates.values():
+            made.backends.close()
+        self._gates.clear()
+
+    def _made(self, choice: Choice, dialect: Dialect, stamp: Stamp) -> AgentGate:
+        path = Path(choice.policy)
+        manifest = accepted_manifest(path)
+        state = state_directory(Path(choice.workdir) if choice.is_default else policy_root(path))
+        tools = agent_tools(manifest, dialect.name, dialect.tools.values())
+        approvals, http = stored_approvals(state), HttpClient()
+        sandbox = RunsInAgent(RunsPrograms(ProgramWalls(http, defaults=OF_A_RUN, names_hosts=True)))
+        backends = Backends.local(state, approver=approvals, http=http, sandbox=sandbox)
+        gate = _HooksGate(admit_built_in(manifest, tools), tools, backends, workdir=choice.workdir, on_misfit="deny")
+        return AgentGate(gate, backends, approvals, stamp)
+
+
+def accepted_manifest(path: Path) -> Manifest:
+    """The policy at a path, if this user has accepted it and its lock as they are now. Raises `NoPolicy`."""
+    how = f"`licet trust {shlex.quote(str(path))}`, at a terminal"
+    if (real := os.path.realpath(path)) != os.path.abspath(path):
+        raise NoPolicy(
+            f"the policy {path} is reached through a link, to {real}: `licet hooks install` takes the real path"
+        )
+    try:
+        manifest = load_manifest(path)
+        answer = acceptance(path, manifest.digest, lock_state(manifest))
+    except (LicetError, OSError) as wrong:
+        raise NoPolicy(f"the policy {path} cannot be used: {str(wrong).splitlines()[0]}") from None
+    if answer.answer != "accepted":
+        raise NoPolicy(f"{answer.why}: a person reviews and accepts {answer.to_review} with {how}")
+    return manifest
+
+
+def _stamp(policy: str) -> Stamp:
+    """What changes if a file changes that decides what the policy is, or whether it is accepted."""
+    folder = os.path.dirname(policy)
+    files = (policy, os.path.join(folder, WORKSPACE_FILE), os.path.join(folder, LOCK_FILE), list_file(), machine_file())
+    return tuple(_stamp_of(path) for path in files)
+
+
+def _stamp_of(path: str) -> tuple[int, ...] | None:
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns

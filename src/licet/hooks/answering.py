@@ -1,0 +1,513 @@
+"""Answers the events of coding agents: which policy holds, what it says about the call, and how that is told.
+
+Before a call, the path is that of any tool: the call is opened up to its recorded decision, and what it touches is
+checked. Then the agent runs it, and its next event closes it; or licet does both, for a shell line. Every error before
+a call is a refusal. An error after one, or at any other event, stops nobody.
+"""
+
+import asyncio
+import os
+import pwd
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from licet.backends.approvals.agent_prompt import AgentPrompt
+from licet.core.algebra.rules import InvalidUse
+from licet.core.algebra.scope import Malformed, visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.request import Ground
+from licet.core.ledger.entry import AgentFact, Caller
+from licet.errors import LicetError, Refused
+from licet.guard.facts import Call
+from licet.guard.open_call import close_reported, kept, never_ran, open_call, restored
+from licet.guard.ports import ASKED_IN_AGENT
+from licet.guard.result import Result, refusal_line
+from licet.guard.session import Session, refuse_call
+from licet.hooks.agent_event import (
+    AgentEvent,
+    AgentTool,
+    Answer,
+    AskPerson,
+    Printed,
+    Refuse,
+    Rewrite,
+    Silent,
+    Tell,
+    Unreadable,
+)
+from licet.hooks.agent_gate import AgentGate, AgentGates
+from licet.hooks.agent_servers import server_behind
+from licet.hooks.agent_sessions import (
+    AgentSession,
+    AgentSessions,
+    OpenCall,
+    arguments_key,
+    call_key,
+    opened_at,
+    session_name,
+)
+from licet.hooks.agent_tools import Touch, closed_below, resolved, text_argument, tool_name, touches
+from licet.hooks.agents import agent_named
+from licet.hooks.agents.dialect import DECIDING, Dialect
+from licet.hooks.limits import (
+    HOOK_SECONDS,
+    MOST_GATES,
+    REASON_CHARACTERS,
+    SESSION_IDLE_SECONDS,
+    TICKET_SECONDS,
+    UNKNOWN_AFTER_SECONDS,
+)
+from licet.hooks.policy_choice import NoPolicy, choose, read_policies
+from licet.hooks.ready_supervisors import ReadySupervisors
+from licet.hooks.resident import Variables
+from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
+from licet.hooks.switches import make_missing
+from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
+from licet.policy_files.policy_paths import home_directory
+from licet.sandbox.scratch import end_session
+from licet.sandbox.streams import write_all
+
+_EVERYTHING = (
+    "fs:*:*",
+    "network:*:*",
+    "process:*:*",
+    "env:*:*",
+    "secret:*:*",
+    "storage:*:*",
+    "tool:*:*",
+    "connector:*:*",
+)
+
+
+class Answering:
+    """Answers events, and runs shell lines. One object serves all agents of a user, in one event loop."""
+
+    def __init__(
+        self,
+        sessions: AgentSessions,
+        gates: AgentGates,
+        tickets: Tickets,
+        ready: ReadySupervisors | None = None,
+    ) -> None:
+        self._sessions, self._gates, self._tickets, self._ready = sessions, gates, tickets, ready
+        self._seen: dict[str, float] = {}  # when each session had its last event here
+
+    async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
+        """The answer to one event, in the dialect of the agent. Raises only for an agent that is not known."""
+        dialect = agent_named(agent)
+        decides = _decides(dialect, event)
+        try:
+            async with asyncio.timeout(HOOK_SECONDS):
+                found = dialect.read(event, payload)
+                answer = await self._answer(dialect, found, directory)
+            return dialect.printed(event, answer)
+        except TimeoutError:
+            why = f"licet had no answer within {HOOK_SECONDS:g} seconds"
+        except Refused as refused:
+            why = str(refused)
+        except Exception as error:
+            why = str(error) or type(error).__name__
+        reason = f"licet refuses this call: {visible(why.splitlines()[0] if why else 'error')[:REASON_CHARACTERS]}"
+        return dialect.failure(event, reason) if decides else Printed()
+
+    async def _answer(self, dialect: Dialect, event: AgentEvent, directory: str) -> Answer:
+        session = self._session(event, directory)
+        match event.moment:
+            case "before a call":
+                return await self._before_call(dialect, session, event)
+            case "after a call":
+                await self._after_call(dialect, session, event)
+            case "session begins":
+                return await self._begins(dialect, session)
+            case "session ends":
+                await self._ends(dialect, session)
+            case _:
+                pass
+        return Silent()
+
+    # Sessions ---------------------------------------------------------------------------------------------------------
+
+    def _session(self, event: AgentEvent, directory: str) -> AgentSession:
+        """The session of an event. Its first event settles which policy holds."""
+        found = self._sessions.find(event.agent, event.session)
+        if found is not None:
+            self._seen[found.place] = time.monotonic()
+            return found
+        start = event.directory if os.path.isabs(event.directory) else directory
+        new = AgentSession(
+            event.agent,
+            event.session,
+            os.path.realpath(start),
+            None,
+            name=session_name(event.agent, event.session),
+            version=event.version,
+            began=time.time(),
+        )
+        try:
+            choice = choose(start, read_policies())
+            make_missing(choice.workdir)
+            new = replace(new, choice=choice)
+        except NoPolicy as why:
+            new = replace(new, why=str(why))
+        return self._sessions.begin(new)
+
+    def _opened(self, session: AgentSession, dialect: Dialect, subagent: str = "") -> tuple[AgentGate, Session]:
+        """The gate and the licet session of an agent's session, or of a subagent in it. Raises `NoPolicy`."""
+        if session.choice is None:
+            raise NoPolicy(session.why or "no policy holds for this session")
+        made = self._gates.find(session.choice, dialect)
+        if (opened := made.sessions.get((session.name, subagent))) is None:
+            opened = Session(made.gate, session.name)
+            if subagent:
+                opened = opened.delegate(agent=_agent_name(subagent), allow=_EVERYTHING)
+            said = f"{dialect.name} {session.version}".strip()
+            opened.caller = Caller(client=f"{said[:200]} (claimed)")
+            while len(made.sessions) >= MOST_GATES:
+                made.sessions.pop(next(iter(made.sessions)))
+            made.sessions[session.name, subagent] = opened
+        return made, opened
+
+    async def _begins(self, dialect: Dialect, session: AgentSession) -> Answer:
+        """Say what would refuse every call of the session, or what was moved aside."""
+        try:
+            self._opened(session, dialect)
+        except NoPolicy as why:
+            return Tell(f"licet: every call will be refused: {why}")
+        return Silent()
+
+    async def _ends(self, dialect: Dialect, session: AgentSession) -> None:
+        """Close the calls whose end nobody has reported."""
+        for key in list(self._sessions.open_calls(session)):
+            await self._close_unknown(dialect, session, key)
+        self._seen.pop(session.place, None)
+        await asyncio.to_thread(end_session, scratch_name(session.agent, session.name))
+
+    async def _close_unknown(self, dialect: Dialect, session: AgentSession, key: str) -> None:
+        taken = self._sessions.take(session, key)
+        if taken is None:
+            return
+        _, opened = self._opened(session, dialect, taken.subagent)
+        call = restored(opened, taken.kept)
+        if taken.by_licet:
+            await never_ran(call, UNUSED)
+        else:
+            await close_reported(call, end="unknown")
+
+    async def _close_old(self, dialect: Dialect, session: AgentSession) -> None:
+        """Close the calls whose end nobody has reported for an hour, and the lines whose ticket has ended."""
+        now = time.time()
+        for key in list(self._sessions.open_calls(session)):
+            age = now - opened_at(key)
+            if age < 2 * TICKET_SECONDS:
+                return
+            with suppress(Exception):  # it is not what this event is about
+                found = self._sessions.look(session, key)
+                if found is not None and (found.by_licet or age > UNKNOWN_AFTER_SECONDS):
+                    await self._close_unknown(dialect, session, key)
+
+    # Before a call ----------------------------------------------------------------------------------------------------
+
+    async def _before_call(self, dialect: Dialect, session: AgentSession, event: AgentEvent) -> Answer:
+        made, opened = self._opened(session, dialect, event.subagent)
+        await self._close_old(dialect, session)
+        row = dialect.tools.get(event.tool)
+        if dialect.may_be_mcp(event.tool) and (behind := server_behind(dialect, session, event, row)) is not None:
+            if behind.is_gateway:  # it decides about the call, and records it
+                return Silent()
+            ground = Ground("TOOL_NOT_AVAILABLE", behind.why)
+            return Refuse(_reason(await refuse_call(opened, behind.name, event.arguments, ground)))
+        fact = AgentFact(
+            name=event.agent,
+            version=event.version or session.version,
+            call=event.call,
+            subagent=event.subagent,
+            event=event.event,
+        )
+        name = tool_name(event.agent, event.tool)
+        asker = AgentPrompt(made.approvals) if dialect.asks else made.approvals
+        call = await open_call(opened, opened.admission, name, event.arguments, agent=fact, approver=asker)
+        if isinstance(call, Result):
+            return Refuse(_reason(call))
+        try:
+            found = tuple(touches(dialect, row, event, home_directory())) if row is not None else ()
+            await _check(call, found)
+            asked = any(ASKED_IN_AGENT in agreed.by for agreed in call.approvals)
+            arguments = _handed_back(event.arguments, found)
+            key, line = call_key(event.call, time.time()), row is not None and row.kind == "shell"
+            if row is not None and line:
+                arguments = self._rewritten(made, session, dialect, event, row, key)
+                if self._ready is not None:
+                    self._ready.prepare()
+            if arguments != event.arguments or asked:
+                call.coding_agent = replace(fact, rewritten=arguments != event.arguments, asked=asked)
+            digests = tuple(dict.fromkeys(arguments_key(event.tool, one) for one in (event.arguments, arguments)))
+            self._sessions.keep(
+                session, OpenCall(key, event.tool, digests, event.call, event.subagent, time.time(), line, kept(call))
+            )
+        except BaseException as error:
+            unreadable = isinstance(error, InvalidUse | Malformed | Unreadable)
+            why = error if isinstance(error, Refused) else str(error) or type(error).__name__
+            result = await never_ran(call, why, "INPUT_INVALID" if unreadable else "DECISION_FAILED")
+            if not isinstance(error, Exception):
+                raise
+            return Refuse(_reason(result))
+        if asked:
+            policy = made.gate.manifest.origin.file
+            text = f"licet asks you about this call of {visible(name)}: {policy} wants a person to agree"
+            return AskPerson(text, arguments if arguments != event.arguments else None)
+        if arguments == event.arguments:
+            return Silent()
+        # Walls take the place of the agent's question, where the mode would have asked or run. An agent that names no
+        # mode asks unless it was told to ask nothing.
+        allow = line and (event.would_ask or event.would_run or not dialect.modes)
+        return Rewrite(arguments, allow=allow)
+
+    def _rewritten(
+        self, made: AgentGate, session: AgentSession, dialect: Dialect, event: AgentEvent, row: AgentTool, key: str
+    ) -> dict[str, Any]:
+        """The arguments with a line that runs the same text behind walls. Raises `NoTicket` or `NotAsLine`."""
+        text = text_argument(event.arguments, row.text)
+        given = event.arguments.get(row.directory) if row.directory else None
+        base = home_directory() if dialect.expands_home else ""
+        directory = resolved(given if isinstance(given, str) and given else ".", event.directory, base)[1]
+        choice = session.choice
+        assert choice is not None  # noqa: S101 - the call was opened under its policy
+        shell = AgentShell(shell_path(dialect.line_program[0]), dialect.keeps)
+        ticket = Ticket(
+            agent=event.agent,
+            session=session.name,
+            text_digest=digest_of(text),
+            shell=shell,
+            directory=directory,
+            policy=choice.policy,
+            policy_digest=made.gate.policy.digest,
+            workdir=choice.workdir,
+            reads_only=event.reads_only,
+            call=msgspec.json.encode(_LineOf(session.id, key)),
+            expires=expiry(),
+        )
+        name = self._tickets.issue(ticket)
+        line = rewritten(text, name, client_words(), shell, self._tickets.directory_link(name))
+        return {**event.arguments, row.text: line}
+
+    # Shell lines ------------------------------------------------------------------------------------------------------
+
+    async def line(
+        self,
+        ticket: str,
+        text: str,
+        directory: str,
+        streams: tuple[int, int, int],
+        variables: Variables,
+        signals: AsyncIterator[int],
+    ) -> int:
+        """Run the line of a ticket; returns its exit code. Cancelling this ends everything that the line started."""
+        try:
+            found = self._tickets.redeem(ticket, text)
+        except BadTicket as wrong:
+            if wrong.ticket is not None:  # it cannot be used again
+                with suppress(Exception):
+                    call = self._call_of(wrong.ticket)
+                    await never_ran(call, UNUSED)
+            return await _not_run(streams, str(wrong))
+        try:
+            call = self._call_of(found)
+        except (LicetError, LookupError) as wrong:
+            return await _not_run(streams, f"the line was not run: {wrong}")
+        passed = LineSignals()
+        pump = asyncio.create_task(_pass_on(signals, passed))
+        try:
+            values = await variables(_named_variables(call))
+            return await run_line(
+                call,
+                ticket,
+                found,
+                text,
+                LineStreams(*streams),
+                values,
+                tickets=self._tickets,
+                ready=self._ready.take() if self._ready is not None else None,
+                signals=passed,
+            )
+        finally:
+            pump.cancel()
+
+    def _call_of(self, ticket: Ticket) -> Call:
+        """The open call of a ticket, which no other process can run any more."""
+        about = msgspec.json.decode(ticket.call, type=_LineOf)
+        session = self._sessions.find(ticket.agent, about.session)
+        taken = self._sessions.take(session, about.key) if session is not None else None
+        if session is None or taken is None:
+            raise LookupError("its call is not open any more")
+        _, opened = self._opened(session, agent_named(ticket.agent), taken.subagent)
+        return restored(opened, taken.kept)
+
+    def is_needed(self) -> bool:
+        """Whether a session is open whose next event will come to this process."""
+        oldest = time.monotonic() - SESSION_IDLE_SECONDS
+        self._seen = {place: seen for place, seen in self._seen.items() if seen > oldest}
+        return bool(self._seen)
+
+    async def close(self) -> None:
+        """Close the stores of all gates, and end what was started ahead."""
+        self._gates.close()
+        if self._ready is not None:
+            await self._ready.close()
+
+    # After a call -----------------------------------------------------------------------------------------------------
+
+    async def _after_call(self, dialect: Dialect, session: AgentSession, event: AgentEvent) -> None:
+        """Close the call whose end an event reports. Shell lines are left: licet sees their end itself.
+
+        An agent reports a line in the background as soon as it has started it, maybe before its ticket is used.
+        """
+        found = self._reported(session, event)
+        if found is None or found.by_licet:  # or a call that was not seen before
+            return
+        taken = self._sessions.take(session, found.key)
+        if taken is None:
+            return
+        _, opened = self._opened(session, dialect, taken.subagent)
+        call = restored(opened, taken.kept)
+        if not taken.call and isinstance(call.coding_agent, AgentFact):
+            others = self._equal_calls(session, event)
+            call.coding_agent = replace(call.coding_agent, in_order=any(others))
+        await close_reported(call, failed=event.failed, result=event.result)
+
+    def _reported(self, session: AgentSession, event: AgentEvent) -> OpenCall | None:
+        """The open call that an event reports the end of: by its id, else the oldest that is equal."""
+        if event.call:
+            calls = (self._sessions.look(session, key) for key in self._sessions.open_calls(session))
+            named = (one for one in calls if one is not None and one.call)
+            return next((one for one in named if (one.call, one.tool) == (event.call, event.tool)), None)
+        return next(self._equal_calls(session, event), None)
+
+    def _equal_calls(self, session: AgentSession, event: AgentEvent) -> Iterator[OpenCall]:
+        """The open calls of the same tool and arguments, the oldest first."""
+        wanted = arguments_key(event.tool, event.arguments)
+        for key in self._sessions.open_calls(session):
+            found = self._sessions.look(session, key)
+            is_same = found is not None and (found.tool, found.subagent) == (event.tool, event.subagent)
+            if found is not None and is_same and wanted in found.arguments:
+                yield found
+
+
+def service() -> Answering:
+    """What answers events and runs lines in a process that ends after one."""
+    return Answering(AgentSessions(), AgentGates(), Tickets())
+
+
+def resident_service() -> Answering:
+    """The same for a process that stays, and starts ahead what lines need."""
+    return Answering(AgentSessions(), AgentGates(), Tickets(), ReadySupervisors())
+
+
+def client_words() -> tuple[str, ...]:
+    """The words that start licet's client in a line. They name this interpreter and this licet, and no directory."""
+    return sys.executable, "-I", "-S", str(Path(__file__).with_name("resident_client.py"))
+
+
+def shell_path(named: str) -> str:
+    """The shell that an agent runs lines with: a path, a name of the system's, or that of its user, `$SHELL`."""
+    if named == "$SHELL":
+        try:
+            own = pwd.getpwuid(os.getuid()).pw_shell
+        except KeyError:  # a user without an entry, as in containers
+            own = ""
+        named = own if os.path.basename(own) in ("bash", "zsh", "dash", "sh") else "bash"
+    places = (
+        [named] if os.path.isabs(named) else [f"{place}/{named}" for place in ("/bin", "/usr/bin", "/usr/local/bin")]
+    )
+    return next((path for path in places if os.access(path, os.X_OK)), "/bin/sh")
+
+
+def scratch_name(agent: str, session: str) -> str:
+    """What the scratch of an agent's session is called."""
+    return f"{agent}/{session}"
+
+
+class _LineOf(Struct, frozen=True):
+    """Which open call a ticket is for."""
+
+    session: str  # as the agent names it
+    key: str
+
+
+async def _pass_on(signals: AsyncIterator[int], line: LineSignals) -> None:
+    async for number in signals:
+        line.send(number)
+
+
+def _named_variables(call: Call) -> list[str]:
+    """The variables whose values a line gets: those that its policy names."""
+    held = call.grant.reach.grant if call.grant is not None else CapabilitySet()
+    return ["TERM", *(rule.key for rule in held.allow if rule.domain == "env" and rule.key)]
+
+
+async def _not_run(streams: tuple[int, int, int], why: str) -> int:
+    text = f"licet: {visible(why)}\n".encode()
+    await asyncio.to_thread(_say, streams[2], text)
+    return REFUSED
+
+
+def _say(stream: int, text: bytes) -> None:
+    with suppress(OSError):
+        write_all(stream, text)
+
+
+async def _check(call: Call, found: Iterable[Touch]) -> None:
+    """Check every use of a call, as the handles of a tool do. Raises `Refused`."""
+    grant = call.grant
+    assert grant is not None  # noqa: S101 - the call is open
+    for touch in found:
+        for use in touch.uses:
+            await grant.permit(use)
+        if touch.tree and (closed := closed_below(grant.reach, touch.tree)):
+            text = f"{visible(touch.tree)} holds {visible(closed)}, which may not be read"
+            fix = "search with a shell line: it runs behind walls, which hide that file"
+            grant.refuse("PATH_NOT_REACHABLE", text, fix=fix)
+
+
+def _handed_back(arguments: Mapping[str, Any], found: Iterable[Touch]) -> dict[str, Any]:
+    """The arguments with every path as it was resolved: what was checked is what the agent opens."""
+    changed = {touch.argument: touch.resolved for touch in found if touch.argument and touch.given != touch.resolved}
+    return {**arguments, **{name: path for name, path in changed.items() if name in arguments}}
+
+
+def _reason(result: Result) -> str:
+    """Why a call is refused: for the model, with the line that decided, and what a person can do."""
+    line = refusal_line(result)
+    where = _place(result)
+    receipt = f"receipt {result.receipt}" if result.receipt else "no receipt"
+    return f"licet refuses this call: {line[:REASON_CHARACTERS]}{f' ({where})' if where else ''}; {receipt}"
+
+
+def _place(result: Result) -> str:
+    """The file and line of the rule that decided, if a line did."""
+    try:
+        result.unwrap()
+    except Refused as refused:
+        return next((str(rule.origin) for rule in refused.decision.rules if rule.origin and rule.origin.line), "")
+    return ""
+
+
+def _decides(dialect: Dialect, event: str) -> bool:
+    """Whether an answer to an event may stop a call; for an event that is not known, too."""
+    known = dialect.events.get(event)
+    return known is None or known.moment in DECIDING
+
+
+def _agent_name(subagent: str) -> str:
+    """The id of a subagent as the name of a delegate."""
+    return session_name("subagent", subagent).replace("/", "-")
+
+
+UNUSED = "the agent did not run the line that it was handed back"

@@ -1,0 +1,336 @@
+"""What coding agents are answered: which policy holds, which calls pass, and what the receipts say of them."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attacks.walled_programs import needs_namespaces
+from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_policies, verdict
+from licet.backends.secrets import generated_key
+from licet.core.review.sensitive import SWITCHES
+from licet.hooks.answering import service
+from licet.hooks.policy_choice import HookPolicies, read_policies, write_policies
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "home").mkdir()
+    return Project(tmp_path)
+
+
+def answered(agent: Claude, tool: str, **arguments: Any) -> tuple[str, str]:
+    return verdict(asyncio.run(agent.before(tool, **arguments)))
+
+
+# Calls ----------------------------------------------------------------------------------------------------------------
+
+CALLS: Mapping[str, tuple[str, dict[str, str], str]] = {
+    "a file of the project": ("Read", {"file_path": "{root}/a.txt"}, "silent"),
+    "a directory of the project": ("LS", {"path": "{root}"}, "silent"),
+    "a denied file": ("Read", {"file_path": "{root}/.env"}, "deny"),
+    "a file elsewhere": ("Read", {"file_path": "{root}/../outside.txt"}, "deny"),
+    "a link out of the project": ("Read", {"file_path": "{root}/link"}, "deny"),
+    "a link in the project is handed back resolved": ("Read", {"file_path": "{root}/inner"}, "rewritten"),
+    "a relative path is handed back resolved": ("Read", {"file_path": "a.txt"}, "rewritten"),
+    "a path of the home": ("Read", {"file_path": "~/.ssh/id_ed25519"}, "deny"),
+    "a new file": ("Write", {"file_path": "{root}/new.txt", "content": "x"}, "silent"),
+    "an edit": ("Edit", {"file_path": "{root}/a.txt", "old_string": "h", "new_string": "j"}, "silent"),
+    "an edit of the policy": ("Edit", {"file_path": "{root}/.licet/licet.yaml"}, "deny"),
+    "an edit of the agent's settings": ("Write", {"file_path": "{root}/.claude/settings.local.json"}, "deny"),
+    "an edit of the list of servers, which is missing": ("Write", {"file_path": "{root}/.mcp.json"}, "deny"),
+    "an edit of the user's own settings": ("Write", {"file_path": "~/.claude/settings.json"}, "deny"),
+    "a search of a tree with a denied file": ("Grep", {"pattern": "TOKEN", "path": "{root}"}, "deny"),
+    "a search of one without": ("Grep", {"pattern": "TOKEN", "path": "{root}/sub"}, "silent"),
+    "a pattern elsewhere": ("Glob", {"pattern": "/etc/*"}, "deny"),
+    "an allowed page": ("WebFetch", {"url": "https://docs.example.com/a", "prompt": "read"}, "silent"),
+    "another host": ("WebFetch", {"url": "https://evil.example.net/", "prompt": "read"}, "deny"),
+    "a denied host": ("WebFetch", {"url": "https://tracker.example.com/", "prompt": "read"}, "deny"),
+    "no URL": ("WebFetch", {"url": "not a url", "prompt": "read"}, "deny"),
+    "a tool without reach": ("TodoWrite", {"todos": "[]"}, "silent"),
+    "a subagent": ("Task", {"prompt": "do", "subagent_type": "general"}, "silent"),
+    "a tool that nobody knows": ("Teleport", {"to": "mars"}, "deny"),
+    "a name in another case": ("read", {"file_path": "{root}/a.txt"}, "deny"),
+    "a name that only looks alike": ("Ｒead", {"file_path": "{root}/a.txt"}, "deny"),
+    "a service that the policy does not name": ("WebSearch", {"query": "x"}, "deny"),
+    "a program that is no shell line": ("REPL", {"code": "1"}, "deny"),
+    "no path": ("Read", {"file": "{root}/a.txt"}, "deny"),
+    "a server that is not behind the gateway": ("mcp__files__read", {"path": "{root}/a.txt"}, "deny"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_is_answered_by_the_policy(project: Project, name: str) -> None:
+    tool, arguments, expected = CALLS[name]
+    given = {key: value.replace("{root}", str(project.root)) for key, value in arguments.items()}
+    found, reason = answered(Claude(project), tool, **given)
+    assert (found, bool(reason)) == (expected, expected == "deny"), reason
+
+
+def test_a_refusal_names_the_line_that_decided_and_its_receipt(project: Project) -> None:
+    _, reason = answered(Claude(project), "Read", file_path=f"{project.root}/.env")
+    assert f"{project.policy}:8" in reason
+    (receipt,) = project.receipts()
+    assert receipt["id"] in reason
+    assert (receipt["tool"], receipt["verdict"], receipt["reason"]) == ("claude.Read", "deny", "PATH_NOT_REACHABLE")
+
+
+def test_what_was_checked_is_what_the_agent_opens(project: Project) -> None:
+    given = {"file_path": "inner", "limit": 3}
+    printed = asyncio.run(Claude(project).before("Read", **given))
+    assert new_arguments(printed) == {"file_path": f"{project.root}/a.txt", "limit": 3}
+
+
+# Receipts -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_agents_event_closes_the_call(project: Project) -> None:
+    claude, path = Claude(project), {"file_path": f"{project.root}/a.txt"}
+    asyncio.run(claude.before("Read", **path))
+    assert project.receipts() == []
+    asyncio.run(claude.after("Read", path, {"content": "hello"}))
+    asyncio.run(claude.after("Read", path, {"content": "hello"}))  # a second event changes nothing
+    (receipt,) = project.receipts()
+    about = receipt["coding_agent"]
+    assert (about["name"], about["call"], about["end"]) == ("claude", "toolu_s-1_1", "reported")
+    assert (receipt["session"], receipt["code"]) == ("claude/s-1", "ok")
+
+
+def test_calls_without_an_end_are_unknown_when_the_session_ends(project: Project) -> None:
+    claude = Claude(project)
+    asyncio.run(claude.before("Read", file_path=f"{project.root}/a.txt"))
+    asyncio.run(claude.tell("SessionEnd", reason="exit"))
+    (receipt,) = project.receipts()
+    assert receipt["coding_agent"]["end"] == "unknown"
+
+
+def test_calls_of_a_subagent_are_calls_of_a_delegate(project: Project) -> None:
+    claude, path = Claude(project), {"file_path": f"{project.root}/a.txt"}
+    claude.subagent = "a17"
+    asyncio.run(claude.before("Read", **path))
+    asyncio.run(claude.after("Read", path))
+    (receipt,) = project.receipts()
+    assert receipt["agent"].startswith("coder>")
+    assert receipt["parent"] == {"agent": "coder", "session": "claude/s-1"}
+    assert receipt["coding_agent"]["subagent"] == "a17"
+
+
+def test_two_sessions_whose_ids_differ_in_odd_characters_stay_apart(project: Project) -> None:
+    for session in ("a/b", "a_b", "a b"):
+        asyncio.run(Claude(project, session).before("Read", file_path=f"{project.root}/.env"))
+    assert len({receipt["session"] for receipt in project.receipts()}) == 3
+
+
+# Which policy holds ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cd_does_not_change_the_policy(project: Project, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    claude = Claude(project)
+    assert answered(claude, "Read", file_path=f"{project.root}/a.txt")[0] == "silent"
+    claude.directory = str(other)
+    assert answered(claude, "Read", file_path=f"{project.root}/a.txt")[0] == "silent"
+    assert answered(claude, "Read", file_path=f"{other}/x")[0] == "deny"
+
+
+def test_a_session_elsewhere_has_the_default_policy_in_its_own_directory(project: Project, tmp_path: Path) -> None:
+    other = tmp_path / "other" / "deep"
+    other.mkdir(parents=True)
+    write_policies(HookPolicies(read_policies().projects, str(project.policy)))
+    claude = Claude(project, "s-2")
+    claude.directory = str(other)
+    assert answered(claude, "Read", file_path=f"{other}/x")[0] == "silent"
+    assert answered(claude, "Read", file_path=f"{project.root}/a.txt")[0] == "deny"
+
+
+def test_the_default_policy_does_not_open_a_whole_home(project: Project, tmp_path: Path) -> None:
+    write_policies(HookPolicies((), str(project.policy)))
+    claude = Claude(project, "s-3")
+    claude.directory = str(tmp_path / "home")
+    found, reason = answered(claude, "Read", file_path=str(tmp_path / "home" / "x"))
+    assert found == "failed"
+    assert "start the agent in a project" in reason
+
+
+def test_without_any_policy_each_call_is_refused(project: Project) -> None:
+    no_policies()
+    found, reason = answered(Claude(project), "Read", file_path=f"{project.root}/a.txt")
+    assert found == "failed"
+    assert "`licet hooks install`" in reason
+
+
+def test_a_policy_that_is_not_accepted_refuses(project: Project) -> None:
+    project.write_policy(POLICY.replace("max_calls_per_day: 1000", "max_calls_per_day: 2000"), accept=False)
+    found, reason = answered(Claude(project), "Read", file_path=f"{project.root}/a.txt")
+    assert found == "failed"
+    assert f"`licet trust {project.policy}`" in reason
+
+
+def test_a_policy_that_changes_while_a_session_runs_is_read_anew(project: Project) -> None:
+    async def session() -> list[str]:
+        answering = service()
+        claude = Claude(project, answering=answering)
+        found = [verdict(await claude.before("Read", file_path=f"{project.root}/a.txt"))[0]]
+        project.write_policy(POLICY.replace('"fs:*:${workdir}/.env"', '"fs:*:${workdir}/a.txt"'))
+        found.append(verdict(await claude.before("Read", file_path=f"{project.root}/a.txt"))[0])
+        await answering.close()
+        return found
+
+    assert asyncio.run(session()) == ["silent", "deny"]
+
+
+def test_the_start_of_a_session_says_why_every_call_will_be_refused(project: Project) -> None:
+    no_policies()
+    found, text = verdict(asyncio.run(Claude(project).tell("SessionStart", source="startup")))
+    assert found == "told"
+    assert "every call will be refused" in text
+
+
+# People ---------------------------------------------------------------------------------------------------------------
+
+
+def test_what_needs_a_person_is_asked_in_the_agent(project: Project) -> None:
+    project.write_policy(POLICY.replace("write: manifest", "write: call"))
+    claude, arguments = Claude(project), {"file_path": f"{project.root}/new.txt", "content": "x"}
+    assert answered(claude, "Write", **arguments)[0] == "ask"
+    asyncio.run(claude.after("Write", arguments))
+    (receipt,) = project.receipts()
+    assert receipt["coding_agent"]["asked"] is True
+    assert receipt["approvals"][0]["by"] == ["asked in the agent"]
+
+
+def test_an_answer_in_the_agent_never_counts_towards_a_quorum(project: Project) -> None:
+    keys = [generated_key().public for _ in range(2)]
+    project.write_policy(POLICY.replace("write: manifest", f"write: call, quorum: 2, keys: {json.dumps(keys)}"))
+    found, reason = answered(Claude(project), "Write", file_path=f"{project.root}/new.txt", content="x")
+    assert found == "deny"
+    assert "licet approvals approve" in reason
+
+
+def test_a_line_that_the_policy_wants_asked_is_asked(project: Project) -> None:
+    rule = '  tools: {claude.Bash: {args: {command: {not: {pattern: "^rm "}, ask: {pattern: "^git push"}}}}}\n'
+    project.write_policy(POLICY.replace("  fs_reach:", f"{rule}  fs_reach:").replace("delete: session", "delete: call"))
+    claude = Claude(project)
+    found, reason = answered(claude, "Bash", command="rm -r sub")
+    assert found == "deny"
+    assert f"{project.policy}:5" in reason
+    assert answered(claude, "Bash", command="ls")[0] == "allow"
+    assert answered(claude, "Bash", command="git push origin")[0] == "ask"
+
+
+# Failures -------------------------------------------------------------------------------------------------------------
+
+BROKEN = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "no object": b"[]",
+    "bytes": b"\xff\xfe\x00",
+    "another event": json.dumps({"session_id": "s", "hook_event_name": "PostToolUse"}).encode(),
+    "deep": b"[" * 100_000,
+    "no tool": json.dumps({"session_id": "s", "cwd": "/", "hook_event_name": "PreToolUse"}).encode(),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_read_is_a_refusal_before_a_call_and_nothing_else(project: Project, name: str) -> None:
+    printed = asyncio.run(service().hook("claude", "PreToolUse", BROKEN[name], str(project.root)))
+    assert printed.code == 2
+    assert printed.errors
+    assert not printed.output
+    told = asyncio.run(service().hook("claude", "PostToolUse", BROKEN[name], str(project.root)))
+    assert told.code == 0
+
+
+def test_a_full_ledger_refuses(project: Project, tmp_path: Path) -> None:
+    claude, path = Claude(project), {"file_path": f"{project.root}/a.txt"}
+    assert answered(claude, "Read", **path)[0] == "silent"
+    (ledger,) = Path(tmp_path, "state", "licet").glob("*/ledger.sqlite")
+    ledger.write_bytes(b"not a database" * 100)
+    found, reason = answered(claude, "Read", **path)
+    assert found in ("deny", "failed")
+    assert "LEDGER_UNAVAILABLE" in reason or "ledger" in reason
+
+
+def test_the_command_answers_as_the_service_does(project: Project) -> None:
+    event = Claude(project).event(
+        "PreToolUse", tool_name="Read", tool_input={"file_path": f"{project.root}/.env"}, tool_use_id="t"
+    )
+    words = [sys.executable, "-I", "-m", "licet", "hook", "claude-code", "PreToolUse"]
+    ended = subprocess.run(words, input=event, capture_output=True, check=False, cwd=project.root, env=dict(os.environ))
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads(ended.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_an_agent_that_nobody_knows_is_a_usage_error(project: Project) -> None:
+    words = [sys.executable, "-I", "-m", "licet", "hook", "cluade", "PreToolUse"]
+    ended = subprocess.run(words, input=b"{}", capture_output=True, check=False)
+    assert ended.returncode == 2
+    assert b"claude" in ended.stderr
+
+
+# Shell lines ----------------------------------------------------------------------------------------------------------
+
+
+def run(printed: Any, project: Project) -> subprocess.CompletedProcess[bytes]:
+    line = new_arguments(printed)["command"]
+    return subprocess.run(["/bin/bash", "-c", line], capture_output=True, check=False, cwd=project.root)
+
+
+@needs_namespaces
+def test_a_line_runs_once_behind_walls_and_licet_closes_its_receipt(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))  # so that it runs without a resident
+    project.write_policy(POLICY.replace("delete: session", "delete: call"))
+    claude = Claude(project)
+    text = "cat a.txt .env ../outside.txt; touch made .claude/settings.json; exit 3"
+    printed = asyncio.run(claude.before("Bash", command=text, description="d"))
+    assert text in new_arguments(printed)["command"]
+    assert new_arguments(printed)["description"] == "d"
+    ended = run(printed, project)
+    assert (ended.returncode, ended.stdout) == (3, b"hello\n"), ended
+    assert (project.root / "made").exists()
+    assert not (project.root / ".claude" / "settings.json").exists()
+    again = run(printed, project)
+    assert (again.returncode, again.stdout) == (125, b""), again
+    asyncio.run(claude.after("Bash", {"command": text}))
+    (receipt,) = project.receipts()
+    assert (receipt["coding_agent"]["end"], receipt["coding_agent"]["rewritten"]) == ("seen", True)
+    assert receipt["sandbox"]["programs"]["ended"] == [3]
+
+
+@needs_namespaces
+def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+    project.write_policy(POLICY.replace("delete: session", "delete: call"))
+    files = [one.path if not one.is_directory else f"{one.path}/settings.json" for one in SWITCHES]
+    text = "; ".join(f"mkdir -p {Path(name).parent}; echo '{{}}' > {name}" for name in files)
+    text += "; mv .claude other; rm -rf .codex; ln -s /tmp .gemini; echo done"
+    ended = run(asyncio.run(Claude(project).before("Bash", command=text)), project)
+    assert ended.stdout.endswith(b"done\n"), ended
+    there = [name for name in files if (project.root / name).exists()]
+    assert there == []
+    assert not (project.root / "other").exists()
+    assert all((project.root / one.path).is_dir() for one in SWITCHES if one.is_directory)
+
+
+@needs_namespaces
+def test_a_line_that_the_agent_never_ran_costs_nothing(project: Project) -> None:
+    claude = Claude(project)
+    printed = asyncio.run(claude.before("Bash", command="echo hi"))
+    assert verdict(printed)[0] in ("allow", "ask")
+    asyncio.run(claude.tell("SessionEnd", reason="exit"))
+    (receipt,) = project.receipts()
+    assert receipt["reason"] == "INTERRUPTED"
+    assert "end" not in receipt["coding_agent"]
