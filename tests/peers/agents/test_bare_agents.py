@@ -7,7 +7,16 @@ import pytest
 
 from peers.agents.conftest import Place
 from peers.agents.played_model import Call, Script
-from peers.agents.real_agents import AGENTS, VARIANTS, Agent, run_agent, version
+from peers.agents.real_agents import (
+    AGENTS,
+    VARIANTS,
+    Agent,
+    bare_environment,
+    program,
+    run_agent,
+    settled,
+    version,
+)
 from peers.agents.shell_lines import LINES, check_line
 
 NOWHERE = "http://127.0.0.1:9/page"  # nobody listens there
@@ -82,5 +91,7 @@ def test_calls_that_are_made_at_the_same_time(place: Place) -> None:
 
 
 @every_agent
-def test_the_version_is_the_pinned_one(agent: Agent) -> None:
-    assert version(agent)[0].isdigit()
+def test_the_program_is_that_of_the_package(agent: Agent, place: Place) -> None:
+    code, out, err = settled([program(agent), "--version"], place.project, bare_environment(place.home))
+    assert code == 0, err
+    assert version(agent) in out

@@ -29,7 +29,7 @@ def test_a_session_inside(agent: Agent, place: Place, licet: str) -> None:
             agent.read(str(file)),
             agent.edit(str(file), "two", "three"),
             agent.write(str(new), "first\n"),
-            agent.shell(f"cat {key} || echo no key"),
+            agent.shell(f"cat {key} 2>/dev/null || echo no key"),
             agent.shell("echo '{\"disableAllHooks\": true}' > .claude/settings.local.json || echo closed"),
             agent.shell("(sleep 0.2; echo late) & wait; mkdir made && touch made/file && rm -r made && echo gone"),
             agent.write(str(place.project / ".git" / "hooks" / "pre-commit"), "#!/bin/sh\n"),
@@ -42,8 +42,8 @@ def test_a_session_inside(agent: Agent, place: Place, licet: str) -> None:
     assert shown[0].code in (3, None)
     assert "two" in session.texts[1]
     assert (file.read_text(), new.read_text()) == ("one\nthree\n", "first\n")
-    assert shown[1].output.endswith("no key")
-    assert shown[2].output.endswith("closed")
+    assert shown[1].output == "no key"
+    assert "closed" in shown[2].output.splitlines()
     assert shown[3].output == "late\ngone"
     assert not (place.project / ".git" / "hooks" / "pre-commit").exists()
     assert list((place.project / ".claude").iterdir()) == []
