@@ -72,7 +72,7 @@ from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten,
 from licet.hooks.switches import make_missing
 from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
 from licet.policy_files.policy_paths import home_directory
-from licet.sandbox.scratch import end_session
+from licet.sandbox.scratch import end_session, remove_stale
 from licet.sandbox.streams import write_all
 
 _EVERYTHING = (
@@ -176,7 +176,8 @@ class Answering:
         return made, opened
 
     async def _begins(self, dialect: Dialect, session: AgentSession) -> Answer:
-        """Say what would refuse every call of the session, or what was moved aside."""
+        """Say what would refuse every call of the session. What ended sessions have left is removed."""
+        await asyncio.to_thread(remove_stale)
         try:
             self._opened(session, dialect)
         except NoPolicy as why:
