@@ -10,7 +10,7 @@ from typing import Any
 from licet.assemble.acceptance import accept_policy
 from licet.backends.ledger.reader import LedgerReader
 from licet.hooks.agent_event import Printed
-from licet.hooks.answering import Answering, service
+from licet.hooks.answering import Answering, service_alone
 from licet.hooks.policy_choice import HookPolicies, read_policies, write_policies
 from licet.policy_files.load import load_own_manifest
 
@@ -81,7 +81,7 @@ class Claude:
         return json.dumps({**common, **fields}).encode()
 
     async def tell(self, name: str, **fields: Any) -> Printed:
-        answering = self._answering or service()
+        answering = self._answering or service_alone()
         try:
             return await answering.hook(self.agent, name, self.event(name, **fields), self.directory)
         finally:

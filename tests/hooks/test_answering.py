@@ -15,7 +15,7 @@ from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_policies, verdict
 from licet.backends.secrets import generated_key
 from licet.core.review.sensitive import SWITCHES
-from licet.hooks.answering import service
+from licet.hooks.answering import service_alone
 from licet.hooks.policy_choice import HookPolicies, read_policies, write_policies
 
 
@@ -177,7 +177,7 @@ def test_a_policy_that_is_not_accepted_refuses(project: Project) -> None:
 
 def test_a_policy_that_changes_while_a_session_runs_is_read_anew(project: Project) -> None:
     async def session() -> list[str]:
-        answering = service()
+        answering = service_alone()
         claude = Claude(project, answering=answering)
         found = [verdict(await claude.before("Read", file_path=f"{project.root}/a.txt"))[0]]
         project.write_policy(POLICY.replace('"fs:*:${workdir}/.env"', '"fs:*:${workdir}/a.txt"'))
@@ -242,11 +242,11 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_cannot_be_read_is_a_refusal_before_a_call_and_nothing_else(project: Project, name: str) -> None:
-    printed = asyncio.run(service().hook("claude", "PreToolUse", BROKEN[name], str(project.root)))
+    printed = asyncio.run(service_alone().hook("claude", "PreToolUse", BROKEN[name], str(project.root)))
     assert printed.code == 2
     assert printed.errors
     assert not printed.output
-    told = asyncio.run(service().hook("claude", "PostToolUse", BROKEN[name], str(project.root)))
+    told = asyncio.run(service_alone().hook("claude", "PostToolUse", BROKEN[name], str(project.root)))
     assert told.code == 0
 
 

@@ -45,9 +45,9 @@ def answer(agent: str, event: str) -> int:
     payload = sys.stdin.buffer.read(PAYLOAD_BYTES + 1)
 
     async def run() -> int:
-        from licet.hooks.answering import service
+        from licet.hooks.answering import service_alone
 
-        printed = await service().hook(name, event, payload, os.getcwd())
+        printed = await service_alone().hook(name, event, payload, os.getcwd())
         sys.stdout.buffer.write(printed.output)
         sys.stdout.buffer.flush()
         sys.stderr.buffer.write(printed.errors)

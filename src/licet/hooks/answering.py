@@ -401,12 +401,12 @@ class Answering:
                 yield found
 
 
-def service() -> Answering:
+def service_alone() -> Answering:
     """What answers events and runs lines in a process that ends after one."""
     return Answering(AgentSessions(), AgentGates(), Tickets())
 
 
-def resident_service() -> Answering:
+def service() -> Answering:
     """The same for a process that stays, and starts ahead what lines need."""
     return Answering(AgentSessions(), AgentGates(), Tickets(), ReadySupervisors())
 

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 
-from licet.hooks.answering import service
+from licet.hooks.answering import service_alone
 from licet.hooks.shell_line import REFUSED
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
@@ -28,7 +28,7 @@ async def _run(ticket: str, text: str) -> int:
         while True:
             yield await came.get()
 
-    return await service().line(ticket, text, os.getcwd(), (0, 1, 2), _variables, signals())
+    return await service_alone().line(ticket, text, os.getcwd(), (0, 1, 2), _variables, signals())
 
 
 def main(words: Sequence[str]) -> int:

@@ -48,7 +48,7 @@ from licet.hooks.limits import (
 from licet.hooks.resident_place import Unreachable, address, peer
 from licet.hooks.resident_start import made
 
-SERVICE = "licet.hooks.answering:resident_service"  # a function without arguments that returns the `Service`
+SERVICE = "licet.hooks.answering:service"  # a function without arguments that returns the `Service`
 
 _STREAMS = 3
 _MOST_CODE = 255
