@@ -247,3 +247,29 @@ def test_a_path_that_an_agent_may_take_for_another_is_unreadable(agent: str, pat
         else:
             with pytest.raises(Unreadable, match="no plain path"):
                 dialect.read(case["event"], payload(fields))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "is_read"),
+    [
+        ("**/*.py", True),
+        ("../other/*.{py,toml}", True),
+        ("/srv/a-(b)/**", True),
+        ("*/../../etc/*", False),
+        ("{/etc,a}/*", False),
+        ("{a,../b}", False),
+        ("{.,a}./x", False),
+        ("@(..)/x", False),
+        ("@(/etc|a)", False),
+        (".\\./x", False),
+        (["/etc/*"], False),
+    ],
+)
+def test_a_pattern_that_may_leave_its_directory_is_unreadable(pattern: object, is_read: bool) -> None:
+    case = next(case for case in READABLE if case["agent"] == "claude")
+    fields = {**case["payload"], "tool_name": "Glob", "tool_input": {"pattern": pattern}}
+    if is_read:
+        assert AGENTS["claude"].read("PreToolUse", payload(fields)).arguments == {"pattern": pattern}
+    else:
+        with pytest.raises(Unreadable):
+            AGENTS["claude"].read("PreToolUse", payload(fields))

@@ -95,6 +95,7 @@ def test_the_name_of_a_tool_of_a_server(agent: str, tool: str, servers: list[str
 
 def test_a_server_can_take_the_name_of_a_built_in_tool() -> None:
     dialect = AGENTS["opencode"]
+    assert dialect.may_be_mcp("apply_patch")
     assert meanings(dialect, "apply_patch", ["apply"]) == [dialect.tools["apply_patch"], McpTool("apply", "patch")]
 
 

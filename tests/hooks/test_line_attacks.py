@@ -1,6 +1,7 @@
 """What a line does to reach the agent's shell, the next line's host or another session: none of it leaves the walls."""
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,18 +25,6 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     assert scratch.end_session(f"claude/{made.session}")
 
 
-def told(desk: Desk, *told: str) -> str:
-    """Where the agent's shell goes after a line that writes something as its directory, by every name that is there."""
-    write = "; ".join(f"printf %b '{one}' > $f" for one in told)
-    # The shell writes last: so the line ends it, and leaves what it has written.
-    return desk.run(f"for n in $(ls /.licet) x; do :; done; pwd() {{ :; }}; builtin() {{ {fake(write)}; }}").directory
-
-
-def fake(write: str) -> str:
-    """Commands that write a file where the shell's tail is about to write one."""
-    return f"f=$(readlink /proc/self/fd/1); {write}; kill -KILL $$"
-
-
 def test_a_directory_with_quotes_and_commands_in_its_name_is_only_a_name(desk: Desk) -> None:
     name = "it's $(touch planted) `touch planted` \"; touch planted; \\"
     (desk.project / name).mkdir()
@@ -50,7 +39,8 @@ def test_a_directory_with_quotes_and_commands_in_its_name_is_only_a_name(desk: D
 )
 def test_a_directory_with_control_characters_is_not_told(desk: Desk, name: str) -> None:
     (desk.project / name).mkdir()
-    assert desk.run("cd -- *").directory == str(desk.project)
+    assert desk.run(f"cd -- {shlex.quote(name)} && echo there").stdout == b"there\n"
+    assert desk.run(f"cd -- {shlex.quote(name)}").directory == str(desk.project)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +75,10 @@ def test_a_link_or_a_pipe_in_place_of_the_directory_file_is_not_read(desk: Desk)
     (desk.project / "sub").mkdir()
     (desk.project / "text").write_text(f"{desk.project}/sub\n")
     for plant in (f"ln -s {desk.project}/text", "mkfifo", "mkdir"):
-        swap = f'f=$(readlink /proc/self/fd/1); rm -f "$f"; {plant} "$f"'
+        swap = f'{{ f=$(readlink /proc/self/fd/3); }} 3>&1; rm -f "$f"; {plant} "$f"; ls -ld "$f" >> $TMPDIR/planted'
         assert desk.run(f"builtin() {{ {swap}; }}").directory == str(desk.project)
+    planted = desk.run("cat $TMPDIR/planted").stdout.splitlines()
+    assert [line[:1] for line in planted] == [b"l", b"p", b"d"]
 
 
 def test_the_directory_of_a_linked_path_is_the_real_one(desk: Desk) -> None:

@@ -213,8 +213,8 @@ def failure(event: str, reason: str) -> Printed:
 
 
 def may_be_mcp(tool: str) -> bool:
-    """Whether a tool of this name can be one of an MCP server: `SERVER-TOOL`."""
-    return tool not in TOOLS and "-" in tool.strip("-")
+    """Whether a tool of this name can be one of an MCP server: `SERVER-TOOL`. A built-in one can, too."""
+    return "-" in tool[1:-1]
 
 
 def mcp_tools(tool: str, servers: Sequence[str]) -> tuple[McpTool, ...]:

@@ -6,6 +6,7 @@ readers may take different values of it; so are lone surrogates and numbers that
 
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,6 +16,9 @@ from licet.hooks.limits import PAYLOAD_BYTES
 
 _BLANKS_OF_OTHERS = "\ufeff\u180e\u200b"  # JavaScript trims the first of them
 _UNSEEN = frozenset({"Cc", "Zl", "Zp", "Cs"})  # control characters and separators of lines
+
+_WILDCARD = re.compile(r"[*?\[{(]|[!@+]\(")
+_ABSOLUTE_CHOICE = re.compile(r"[{,(|][/~.]")  # `{/etc,a}`, and one that may be put together to `..`
 
 DEEPEST = 64  # levels of objects and lists in a payload
 _LONGEST_NUMBER = 400  # digits; Python itself refuses to read more than 4300
@@ -159,6 +163,17 @@ def decidable(tool: AgentTool | None, arguments: Mapping[str, Any], *, expands_h
         for path in given if isinstance(given, list) else (given,):
             if isinstance(path, str) and not (is_plain_path(path) and (expands_home or path[:1] != "~")):
                 raise Unreadable(f"`{tool.name}` has no plain path in `{name}`")
+    for name in tool.patterns:
+        given = arguments.get(name)
+        if given is not None and not (isinstance(given, str) and _stays_below(given)):
+            raise Unreadable(f"`{tool.name}` has a pattern in `{name}` whose directory licet cannot tell")
+
+
+def _stays_below(pattern: str) -> bool:
+    """Whether all that a pattern finds is below the directories that stand before its first wildcard."""
+    start = _WILDCARD.search(pattern)
+    rest = pattern[start.start() :] if start else ""
+    return "\\" not in pattern and ".." not in rest and not _ABSOLUTE_CHOICE.search(rest)
 
 
 def is_plain_path(path: str) -> bool:

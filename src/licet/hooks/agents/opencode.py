@@ -170,8 +170,8 @@ def failure(event: str, reason: str) -> Printed:
 
 
 def may_be_mcp(tool: str) -> bool:
-    """Whether a tool of this name can be one of an MCP server: `SERVER_TOOL`."""
-    return tool not in TOOLS and "_" in tool.strip("_")
+    """Whether a tool of this name can be one of an MCP server: `SERVER_TOOL`. A built-in one can, too."""
+    return "_" in tool[1:-1]
 
 
 def mcp_tools(tool: str, servers: Sequence[str]) -> tuple[McpTool, ...]:
