@@ -155,9 +155,8 @@ def _show_agent(one: Any) -> None:
     show_lines(f"  not seen {what}" for what in (*calls.unseen, *calls.unseen_tools))
     if one.runs_after_failure:
         show(f"  a call runs although its hook failed after: {'; '.join(one.runs_after_failure)}", colour="yellow")
-        show(
-            f"           walls that do not depend on it: licet run -- {one.program_name}  (name the host and the key of its model in the policy)"
-        )
+        show(f"           walls that do not depend on it: licet run -- {one.program_name}")
+        show("           (first name the host and the key of its model in the policy)")
     show("")
 
 
