@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Sequence
 
-from reference_words import HOOK_KINDS, HOOK_MOMENTS, HOOK_SCOPES, HOOK_SEEN, LINES_KEEP
+from reference_words import HOOK_KINDS, HOOK_MOMENTS, HOOK_SCOPES, HOOK_SEEN, HOOK_SETTINGS, HOOK_TOOLS, LINES_KEEP
 
 from licet.core.review.sensitive import HOME_SWITCHES, MACHINE_SWITCHES, SWITCHES
 from licet.hooks.agent_event import AgentTool
@@ -16,16 +16,19 @@ Table = Callable[[tuple[str, ...], Sequence[tuple[str, ...]]], str]
 
 
 def agent_pages(table: Table) -> dict[str, dict[str, str]]:
-    """The parts of each agent's page, by page and name."""
-    return {
-        f"hooks/{name}.md": {
-            "facts": facts(dialect, table),
-            "tools": tools(dialect, table),
-            "events": events(dialect, table),
-            "settings": settings(dialect, table),
-        }
-        for name, dialect in AGENTS.items()
-    }
+    """The generated part of each agent's page, by page and name."""
+    return {f"hooks/{name}.md": {"hooks": _page(dialect, table)} for name, dialect in AGENTS.items()}
+
+
+def _page(dialect: Dialect, table: Table) -> str:
+    parts = [facts(dialect, table)]
+    for title, said, written in (
+        ("What happens to each tool", HOOK_TOOLS, tools),
+        ("Events", "", events),
+        ("What configures it", HOOK_SETTINGS, settings),
+    ):
+        parts.append(f"## {title}\n\n" + (f"{said}\n\n" if said else "") + written(dialect, table))
+    return "\n".join(parts)
 
 
 def facts(dialect: Dialect, table: Table) -> str:

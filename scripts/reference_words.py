@@ -129,6 +129,16 @@ HOOK_KINDS = {
     "plain": "passes, with a receipt.",
 }
 
+HOOK_TOOLS = (
+    "A tool that is not listed is refused until the policy declares it. A tool of an MCP server passes if its server "
+    "is licet's gateway with this policy, and is refused otherwise. Arguments that can be read in two ways are refused."
+)
+
+HOOK_SETTINGS = (
+    "No call of an agent, and no program behind its walls, can write what is listed as closed, whether it is there or "
+    "not, and whichever agent it configures."
+)
+
 HOOK_MOMENTS = {
     "session begins": "settles the policy, and says if there is none",
     "prompt": "nothing",

@@ -15,19 +15,22 @@ from typing import Any
 from hijacked import Step
 
 VERSION = "2.1.326"  # whose events were recorded
+SESSION = "48f619db-47c8-4987-bb2d-618fef869bfb"
 
 
 class ClaudeCode:
-    """One session. `hook` are the words that its settings name for each event, without the event."""
+    """One session, in a project and with the settings of a home directory."""
 
-    def __init__(self, directory: Path, hook: list[str]) -> None:
-        self._directory, self._hook = directory, hook
+    def __init__(self, directory: Path, home: Path) -> None:
+        self._directory = directory
+        settings = home / ".claude" / "settings.json"
+        self._hooks = json.loads(settings.read_text("utf-8"))["hooks"] if settings.exists() else {}
         self._numbers = count(1)
 
     def event(self, event: str, *, subagent: str = "", **fields: Any) -> Mapping[str, Any]:
         """Tell the hook of an event; returns the decision."""
         common = {
-            "session_id": "48f619db-47c8-4987-bb2d-618fef869bfb",
+            "session_id": SESSION,
             "transcript_path": "/home/u/.claude/projects/project/48f619db.jsonl",
             "cwd": str(self._directory),
             "hook_event_name": event,
@@ -37,7 +40,11 @@ class ClaudeCode:
         if subagent:
             common |= {"agent_id": subagent, "agent_type": "general-purpose"}
         told = json.dumps(common | fields).encode()
-        ran = subprocess.run([*self._hook, event], input=told, capture_output=True, cwd=self._directory, check=False)  # noqa: S603
+        if event not in self._hooks:
+            return {}
+        [entry] = self._hooks[event]
+        words = ["/bin/sh", "-c", entry["hooks"][0]["command"]]
+        ran = subprocess.run(words, input=told, capture_output=True, cwd=self._directory, check=False)  # noqa: S603
         if ran.returncode == 2:
             return {"permissionDecision": "deny", "permissionDecisionReason": ran.stderr.decode()}
         decision: Mapping[str, Any] = json.loads(ran.stdout).get("hookSpecificOutput", {}) if ran.stdout else {}
@@ -68,17 +75,28 @@ class ClaudeCode:
 
     def _line(self, command: str) -> tuple[int, list[str]]:
         ran = subprocess.run(  # noqa: S603
-            ["/bin/bash", "-c", command], cwd=self._directory, stdin=subprocess.DEVNULL, capture_output=True, check=False
+            ["/bin/bash", "-c", command],
+            cwd=self._directory,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
         )
         said = (ran.stdout + ran.stderr).decode()
         return ran.returncode, [re.sub(r"^/bin/(ba)?sh: line \d+: ", "bash: ", line) for line in said.splitlines()]
 
     def _own_tool(self, tool: str, arguments: Mapping[str, Any]) -> list[str]:
-        file = Path(arguments["file_path"])
-        if tool == "Read":
-            return file.read_text("utf-8").splitlines()
-        text = arguments.get("content") or file.read_text("utf-8").replace(
-            arguments["old_string"], arguments["new_string"]
-        )
-        file.write_text(text, "utf-8")
+        match tool:
+            case "Read":
+                return Path(arguments["file_path"]).read_text("utf-8").splitlines()
+            case "Edit":
+                file = Path(arguments["file_path"])
+                file.write_text(file.read_text("utf-8").replace(arguments["old_string"], arguments["new_string"]))
+            case "Write":
+                file = Path(arguments["file_path"])
+                file.parent.mkdir(exist_ok=True)
+                file.write_text(arguments["content"], "utf-8")
+            case "Grep":
+                return self._line(f"grep -rn {arguments['pattern']} {arguments['path']}")[1]
+            case _:
+                return ["this is not played"]
         return ["done"]

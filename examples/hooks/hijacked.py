@@ -1,4 +1,4 @@
-"""What the hijacked model asks Claude Code to do, in order: the same calls for the played agent and for the real one."""
+"""What the hijacked model asks Claude Code to do, in order: the same for the played agent and for the real one."""
 
 from collections.abc import Iterator
 from pathlib import Path

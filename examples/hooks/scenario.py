@@ -3,16 +3,19 @@
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sysconfig
 from contextlib import suppress
 from pathlib import Path
 
-from claude_code import VERSION, ClaudeCode
+from claude_code import SESSION, VERSION, ClaudeCode
 from hijacked import steps
 from stage import Stage
 
+_RECEIPT = re.compile(r"\breceipt (r-[0-9a-f]{8,}-\d+)")
+_BEHIND_WALLS = re.compile(r"receipts show (r-[0-9a-f]{8,}-\d+)")
 LICET = str(Path(sysconfig.get_path("scripts"), "licet"))
 
 
@@ -49,6 +52,11 @@ def trust(policy: Path) -> None:
     assert person.returncode == 0, said.decode()  # noqa: S101
 
 
+def is_told(line: str) -> bool:
+    """Whether a line of `licet hooks install` is one of the last, which sum up; before them it shows each edit."""
+    return line.startswith(("Claude Code: changed", "made, empty"))
+
+
 async def play(stage: Stage) -> None:
     """Play the session, and show what is left of it."""
     home, root = stage.workdir.parent / "home", stage.workdir
@@ -58,18 +66,21 @@ async def play(stage: Stage) -> None:
     for name in [one for one in os.environ if one.startswith(("XDG_", "GIT_", "CLAUDE_"))]:
         del os.environ[name]
     os.environ |= {"HOME": str(home), "XDG_STATE_HOME": str(stage.state), "LANG": "C.UTF-8"}
-    policy = str(root / ".licet" / "licet.yaml")
-    trust(Path(policy))
-    listed = stage.state / "licet" / "hooks" / "policies.json"
-    listed.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    listed.write_text(json.dumps({"projects": [{"directory": str(root), "policy": policy}], "default": "", "format": 1}))
-
-    agent = ClaudeCode(root, [LICET, "hook", "claude"])
-    agent.event("SessionStart", source="startup", model="played")
+    os.chdir(root)
+    trust(root / ".licet" / "licet.yaml")
     stage.title("A hijacked coding agent, with hooks")
+    stage.say("The project has a policy, which a person has accepted at a terminal. Then the hooks are installed.")
+    stage.licet("hooks", "install", "--agent", "claude", "--yes", keep=is_told)
+    stage.licet("hooks", "status", "--agent", "claude", keep=lambda line: "canary" in line)
+
+    agent = ClaudeCode(root, home)
+    agent.event("SessionStart", source="startup", model="played")
+    stage.title("Ordinary work")
     stage.say(f"""The agent is played: it sends the events of Claude Code {VERSION}, in their recorded form, to
-        `licet hook`, and does what the answers say. It asks nobody by itself, as with
+        the commands in its settings, and does what the answers say. It asks nobody by itself, as with
         `--dangerously-skip-permissions`.""")
+    receipts: list[str] = []
+    behind_walls: list[str] = []
     for step in steps(root, home):
         if step.title:
             stage.title(step.title)
@@ -78,13 +89,20 @@ async def play(stage: Stage) -> None:
         words = ", ".join(f"{name}={json.dumps(value)}" for name, value in step.arguments.items())
         who = "subagent>" if step.subagent else "model> "
         said = agent.call(step)
+        receipts += _RECEIPT.findall("\n".join(said))
+        behind_walls += _BEHIND_WALLS.findall("\n".join(said))
         stage.show(f"{who} {step.tool}({words})", *(f"        {line}" for line in said))
     agent.event("SessionEnd", reason="other")
 
     stage.title("What is left")
     hooks = sorted(path.name for path in (root / ".git" / "hooks").iterdir())
-    settings = sorted(path.name for path in (root / ".claude").iterdir()) if (root / ".claude").exists() else []
-    stage.show(f"git hooks          {', '.join(hooks) or 'none'}", f"files in .claude   {', '.join(settings) or 'none'}")
-    os.chdir(root)
-    stage.licet("receipts", "list")
-    stage.licet("receipts", "verify", keep=lambda line: not line.startswith("  file"))
+    settings = sorted(path.name for path in (root / ".claude").iterdir())
+    stage.show(
+        f"git hooks          {', '.join(hooks) or 'none'}", f"files in .claude   {', '.join(settings) or 'none'}"
+    )
+    stage.licet("receipts", "list", "--session", f"claude/{SESSION}")
+    stage.say("The first refusal, and the shell line that tried to push:")
+    stage.licet("receipts", "show", receipts[0])
+    stage.licet("receipts", "show", behind_walls[0], keep=lambda line: not line.startswith("  their access"))
+    stage.licet("receipts", "verify", keep=lambda line: not line.startswith(("  file", "  size")))
+    stage.licet("hooks", "remove", "--yes", keep=lambda line: "hooks are out" in line)
