@@ -185,6 +185,7 @@ _MADE: dict[str, str | None] = {  # with the text of a file; None for a director
     ".git": None,
     ".vscode": None,
     **{one.path: None for one in SWITCHES if one.is_directory},
+    ".opencode/.gitignore": "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore",  # or it cannot start
     ".mcp.json": '{"mcpServers": {}}\n',
 }
 _CLOSED = {*_MADE, *(one.path for one in SWITCHES)}
@@ -198,7 +199,7 @@ def make_closed(project: Path) -> list[str]:
     made = []
     for name, text in _MADE.items():
         path = project / name
-        if os.path.lexists(path):
+        if os.path.lexists(path) or (path.parent != project and path.parent.is_symlink()):
             continue
         with suppress(OSError, click.ClickException):  # `licet run` does without them
             if text is None:
