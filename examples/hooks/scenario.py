@@ -102,7 +102,8 @@ async def play(stage: Stage) -> None:
     )
     stage.licet("receipts", "list", "--session", f"claude/{SESSION}")
     stage.say("The first refusal, and the shell line that tried to push:")
-    stage.licet("receipts", "show", receipts[0])
-    stage.licet("receipts", "show", behind_walls[0], keep=lambda line: not line.startswith("  their access"))
+    left_out = ("  their access", "  event         session opened")  # long; and only of the process that saw it first
+    for receipt in (receipts[0], behind_walls[0]):
+        stage.licet("receipts", "show", receipt, keep=lambda line: not line.startswith(left_out))
     stage.licet("receipts", "verify", keep=lambda line: not line.startswith(("  file", "  size")))
     stage.licet("hooks", "remove", "--yes", keep=lambda line: "hooks are out" in line)
