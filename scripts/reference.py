@@ -22,6 +22,7 @@ from typing import Any, get_args
 
 import click
 import yaml
+from reference_agents import agent_pages
 from reference_words import CALLED, CODES, EXAMPLES, NOT_RULES, REASONS, SCOPES, SHOWN
 
 import licet
@@ -402,6 +403,7 @@ def parts() -> dict[str, dict[str, str]]:
         "manifest.md": schemas(),
         "reference/api.md": {"names": names()},
         "reference/codes.md": {"codes": codes(), "limits": limits()},
+        **agent_pages(table),
     }
 
 

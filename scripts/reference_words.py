@@ -113,3 +113,54 @@ SHOWN = {
 
 # What a caller writes for an object that is called itself.
 CALLED = {"Fetch": "ctx.fetch", "SyncFetch": "ctx.fetch"}
+
+# Hooks of coding agents: what licet does with a call of each kind of tool, in the order of the pages.
+HOOK_KINDS = {
+    "shell": "the same text runs behind walls, with what the policy grants to programs.",
+    "typed": "passes: the shell line that it is for runs behind walls.",
+    "read": "each path needs `fs:read`, with links followed.",
+    "search": "each directory needs `fs:read`. If something below it is denied, the call is refused.",
+    "write": "each path needs `fs:write`, with links followed.",
+    "patch": "each file that the patch names needs `fs:write`, and `fs:delete` where it deletes.",
+    "fetch": "each URL needs its GET under `network`.",
+    "service": "refused unless the policy names the tool: no argument says where the data goes.",
+    "code": "refused unless the policy names the tool. Then it runs without walls.",
+    "subagent": "passes. Each call of the subagent is decided as one of a delegate.",
+    "plain": "passes, with a receipt.",
+}
+
+HOOK_TOOLS = (
+    "A tool that is not listed is refused until the policy declares it. A tool of an MCP server passes if its server "
+    "is licet's gateway with this policy, and is refused otherwise. Arguments that can be read in two ways are refused."
+)
+
+HOOK_SETTINGS = (
+    "No call of an agent, and no program behind its walls, can write what is listed as closed, whether it is there or "
+    "not, and whichever agent it configures."
+)
+
+HOOK_MOMENTS = {
+    "session begins": "settles the policy, and says if there is none",
+    "prompt": "nothing",
+    "before a call": "decides",
+    "before a prompt": "nothing",
+    "after a call": "closes the receipt",
+    "subagent begins": "nothing",
+    "subagent ends": "nothing",
+    "session ends": "closes receipts that are open as `unknown`, and removes the scratch of the session",
+}
+
+HOOK_SCOPES = {
+    "user": "you",
+    "project": "a project",
+    "local": "you, in a project",
+    "managed": "the machine: only root writes it",
+}
+
+HOOK_SEEN = {"run": "tried", "read": "read in its program", "documented": "from its documentation, **not tried**"}
+
+LINES_KEEP = {
+    "nothing": "nothing is kept: each line starts anew",
+    "directory": "the directory is kept",
+    "shell": "the state of the shell is kept: directory, variables, functions, options",
+}

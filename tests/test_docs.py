@@ -25,7 +25,8 @@ PAGES = sorted({*BESIDES, *(ROOT / "docs").rglob("*.md")} - set(PLAYED))
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir())
 RECEIPT = re.compile(r"r-[0-9a-f]{8,}-\d+")
 GENERATED = re.compile(r"^<!-- generated: .*?^<!-- end -->", re.MULTILINE | re.DOTALL)
-MOST_PAGES, MOST_WORDS, MOST_WORDS_OF_A_HOW_TO = 32, 45_000, 599
+MOST_PAGES, MOST_WORDS, MOST_WORDS_OF_A_HOW_TO = 33, 46_000, 599
+MOST_WORDS_BESIDES_TABLES = 60  # of a page of generated tables, which is looked up and not read
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -144,7 +145,7 @@ def test_no_page_and_no_example_imports_internals() -> None:
 
 def test_no_page_names_an_internal_module() -> None:
     packages = (
-        "assemble|backends|cli|clients|core|declare|gateway|guard|learn|lint|map|mcp|own_files|packages|"
+        "assemble|backends|cli|clients|core|declare|gateway|guard|hooks|learn|lint|map|mcp|own_files|packages|"
         "policy_files|sandbox|source|wasm"
     )
     for page in [*PAGES, *PLAYED]:
@@ -180,7 +181,9 @@ def words(page: Path) -> int:
 def test_there_is_little_to_read() -> None:
     pages = sorted((ROOT / "docs").rglob("*.md"))
     long = {page.name: words(page) for page in pages if page.parent.name == "how-to"}
-    assert len(pages) <= MOST_PAGES
+    tables = [page for page in pages if page.parent.name == "hooks"]
+    assert max(map(words, tables)) <= MOST_WORDS_BESIDES_TABLES
+    assert len(pages) - len(tables) <= MOST_PAGES
     assert sum(map(words, pages)) <= MOST_WORDS
     assert {name: number for name, number in long.items() if number > MOST_WORDS_OF_A_HOW_TO} == {}
 

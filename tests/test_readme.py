@@ -28,7 +28,8 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^(?=\S).*?(?:<<(\w+)\n.*?^\1$|$)", re.MULTILINE | re.DOTALL)
 RECEIPT = re.compile(r"\br-[0-9a-f]{8,}-\d+\b")
 ELSEWHERE = re.compile(r"/mnt/elsewhere\b")
-ASKS = re.compile(r"^licet (trust|run --ask)\b")  # a person answers
+STOP_RESIDENTS = "from licet.hooks.resident_control import stop_residents as stop; assert stop()"
+ASKS = re.compile(r"^licet (trust|run --ask|hooks install)\b")  # a person answers
 README = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
 SHELL = [body for language, body in README if language == "sh"]
 SESSIONS = [
@@ -114,6 +115,11 @@ def a_server(reader: Reader) -> None:
     (reader.desk / "research.yaml").write_text(json.dumps(content))
 
 
+def a_coding_agent(reader: Reader) -> None:
+    """Settings of an agent; its program is not needed."""
+    (reader.home / ".claude").mkdir()
+
+
 def nothing(reader: Reader) -> None:
     pass
 
@@ -123,6 +129,7 @@ SETTINGS: dict[str, Callable[[Reader], None]] = {
     "licet run": a_project,
     "licet receipts": some_receipts,
     "licet observe": a_project,
+    "licet hooks": a_coding_agent,
     "licet lock": a_server,
     "pip install": nothing,
 }
@@ -153,6 +160,9 @@ def test_the_commands_of_a_block_work_as_they_are_written(block: str, tmp_path: 
         assert "Traceback" not in said
     if "licet run" in block:
         assert "tested" in said
+    if "licet hooks" in block:
+        assert "canary   refused" in said
+        reader.types(f"{sys.executable} -c '{STOP_RESIDENTS}'")
     if "licet call python.yaml" in block:
         assert json.loads(said)["result"] == 8
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from licet.hooks.agents import AGENTS
+
 ROOT = Path(__file__).parent.parent
 SCRIPTS = str(ROOT / "scripts")
 
@@ -44,11 +46,27 @@ def test_the_pages_have_what_the_script_writes(reference: dict[str, Any], parts:
         ("manifest.md", ["`capabilities.approvals.delete`", "`servers.NAME.command`", "`safety.network.allow`"]),
         ("gateway.md", ["| `resources/read` |", "`mcp-server-git`"]),
         ("lint.md", ["`LIC101`"]),
+        (
+            "hooks/claude.md",
+            ["`claude.Bash`", "`PreToolUse`", "`./.claude/settings.local.json`", "with `@` in a prompt"],
+        ),
+        ("hooks/codex.md", ["`codex.write_stdin` | types into a shell line that is running; **hooks are not told**"]),
+        ("hooks/gemini.md", ["`prompt`, `url`", "exit code 1; a time-out"]),
+        ("hooks/cursor.md", ["**not tried**", '`"failClosed": true`']),
     ],
 )
 def test_each_page_has_what_it_is_for(parts: dict[str, dict[str, str]], page: str, words: list[str]) -> None:
     for word in words:
         assert word in "".join(parts[page].values())
+
+
+def test_the_page_of_an_agent_has_each_of_its_tools_and_events(parts: dict[str, dict[str, str]]) -> None:
+    for name, dialect in AGENTS.items():
+        made = parts[f"hooks/{name}.md"]["hooks"]
+        assert [tool for tool in dialect.tools if f"| `{name}.{tool}` |" not in made] == []
+        assert [event for event in dialect.events if f"`{event}`" not in made] == []
+        assert [place.path for place in dialect.places if f"| `{place.path}` |" not in made] == []
+        assert [one for one in dialect.unseen if one[1:] not in made] == []
 
 
 @pytest.mark.parametrize(

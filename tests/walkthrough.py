@@ -19,6 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from licet.cli.app import licet
+from licet.hooks.resident_control import stop_residents
 
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 _ID = re.compile(r"\b(?:r-[0-9a-f]{8,}-\d+|a-[0-9a-f]{12})\b")
@@ -69,6 +70,13 @@ def play(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     for name in ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"):
         monkeypatch.setenv(name, "me@example.com")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    try:
+        return _play(page, here)
+    finally:
+        stop_residents()  # hooks start one
+
+
+def _play(page: Path, here: Path) -> int:
     ids: dict[str, str] = {}
     typed = 0
     for step in steps(page):
