@@ -16,7 +16,6 @@ read.
 import errno
 import json
 import os
-import re
 import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -35,6 +34,7 @@ from licet.core.algebra.domains import TCP, place_text
 from licet.core.algebra.rules import capability
 from licet.core.algebra.scope import TOP, Malformed, binary, host_key, inside, path_key, variable, visible
 from licet.core.decision.reach import Reach
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.layer import EVERY_DOMAIN, Level
 from licet.core.policy.manifest import COMMAND_NEEDS, PROGRAM, Manifest, admit_commands
 from licet.core.policy.tool import ToolSpec
@@ -290,7 +290,7 @@ AGENT = "command-line"  # in receipts and budgets of runs without a policy
 BY = "command line"  # who approved, in receipts
 NARROWED = ("fs", "network", "env")  # the domains that flags are about
 HTTPS = 443  # programs reach HTTPS through a tunnel, so this is the port that most of them need
-_PLACE = re.compile(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
+_PLACE = late_pattern(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _EVERYTHING = ("*", "/")
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from licet.core.late_pattern import late_pattern
 from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
 from licet.source.finder import OURS, ModulePlace, code_directories
@@ -301,7 +302,7 @@ def _leads_to(directory: str, top: str) -> bool:
 _READY_MADE = ("licet", "tools")
 INSTALLED = Path(__file__).parents[2]  # the directory that contains the package licet
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
-_REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
+_REFERENCE = late_pattern(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
 
 
 def split_reference(reference: str) -> re.Match[str] | None:
