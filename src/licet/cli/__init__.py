@@ -46,8 +46,8 @@ def _module(finder: object) -> str:
 def program() -> None:
     """Run the command line as the program of this process."""
     import_installed_only()
-    # Hundreds of modules make no garbage while they are imported, and the interpreter would look for it a hundred times.
-    # It looks again once the command is there (see `app`).
+    # Hundreds of modules make no garbage while they are imported, and the interpreter looks for it a hundred times. It
+    # begins to look once the command is there (see `app`).
     gc.disable()
     main()
 

@@ -9,7 +9,6 @@ is computed only if something was found in the view.
 """
 
 import base64
-import html
 import json
 import re
 import shlex
@@ -17,7 +16,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import accumulate
-from quopri import encodestring
 from urllib.parse import quote, quote_plus
 
 from licet.core.late_pattern import late_pattern
@@ -116,6 +114,10 @@ def _byte_or_utf8(sign: str) -> bytes:
 
 def _quoted(raw: bytes) -> Iterator[bytes]:
     """The value in its usual escapes. Most are decoded anyway, but the text before them can prevent that."""
+    # Their tables take long to load, and most processes hold no secret.
+    import html
+    from quopri import encodestring
+
     text = raw.decode("utf-8", _ANY)
     yield raw.replace(b" ", b"+")
     for form in (quote(text, "", errors=_ANY), quote(text, errors=_ANY), quote_plus(text, errors=_ANY)):

@@ -42,7 +42,7 @@ from licet.sandbox.grant_paths import (
     program_access,
 )
 from licet.sandbox.kernel import hardening, landlock
-from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
+from licet.sandbox.kernel.namespaces import DEVICES, PROXY, SHARED_MEMORY, TERMINALS
 from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM, Placeholders, made_files, name_of_binary, of_binary
 
@@ -63,6 +63,7 @@ _LOOPBACK = (
     ("[::1]", "::1", "::1"),
 )
 OWN_LOOPBACK = tuple(spelling for _, _, spelling in _LOOPBACK)
+_PROXY_URL = "http://{}:{}".format(*PROXY)
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 # Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
@@ -379,10 +380,8 @@ def _has_pipes(path: str) -> bool:
 
 def proxy_variables(own: Sequence[str] = ()) -> Mapping[str, str]:
     """The variables that lead programs to the proxy on their own loopback, except for the hosts in `own`."""
-    from licet.sandbox.programs.launcher import PROXY_URL
-
     past = dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(own))
-    return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), **past, "NODE_USE_ENV_PROXY": "1"}
+    return {**dict.fromkeys(_WITH_PROXY, _PROXY_URL), **past, "NODE_USE_ENV_PROXY": "1"}
 
 
 def _own_loopback(reach: Reach) -> Iterator[str]:
