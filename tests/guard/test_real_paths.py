@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from licet.guard.import_path import followed
 from licet.guard.real_paths import RealPaths
 
 PARTS = ("d", "file", "to_d", "to_file", "up", "loop", "chain", "nowhere", "missing", "..", ".", "")
@@ -31,6 +32,19 @@ def test_every_name_leads_where_the_system_says(tree: Path) -> None:
     for parts in product(PARTS, repeat=3):
         path = "/".join((str(tree), *parts))
         assert real.of(path) == os.path.realpath(path), path
+
+
+def test_every_link_on_the_way_is_listed(tree: Path) -> None:
+    real = RealPaths()
+    for parts in product(PARTS, repeat=3):
+        path = "/".join((str(tree), *parts))
+        try:
+            links = followed(path)[1]
+        except OSError:
+            with pytest.raises(OSError, match="Too many levels"):
+                real.links_to(path)
+        else:
+            assert real.links_to(path) == links, path
 
 
 @pytest.mark.parametrize("path", ["/", "//", "//usr", "", ".", "relative", "/.", "/..", "/usr/", "/proc/self"])

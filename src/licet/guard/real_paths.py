@@ -5,6 +5,8 @@ The paths that a gate closes, and those that the walls of a program are built fr
 
 import os
 
+from licet.guard.import_path import followed
+
 __all__ = ["RealPaths"]
 
 
@@ -17,6 +19,7 @@ class RealPaths:
 
     def __init__(self) -> None:
         self._known = {"/": "/"}
+        self._links: dict[str, tuple[str, ...]] = {"/": ()}
 
     def of(self, path: str) -> str:
         """The real path of a name, which may be missing."""
@@ -25,10 +28,29 @@ class RealPaths:
             known = self._known[path] = self._found(path)
         return known
 
+    def links_to(self, path: str) -> tuple[str, ...]:
+        """The links on the way to an absolute path, itself too; `OSError` if they form a loop. See `followed`."""
+        links = self._links.get(path)
+        if links is None:
+            links = self._links[path] = self._met(path)
+        return links
+
+    def _met(self, path: str) -> tuple[str, ...]:
+        if not _is_plain(path):
+            return followed(path)[1]
+        above, name = os.path.split(path)
+        links = self.links_to(above)
+        here = os.path.join(self.of(above), name)
+        return (*links, *followed(here)[1]) if os.path.islink(here) else links
+
     def _found(self, path: str) -> str:
-        names = path.split("/")[1:]
-        # What `..` means depends on the links before it.
-        if not path.startswith("/") or not {"", ".", ".."}.isdisjoint(names):
+        if not _is_plain(path):
             return os.path.realpath(path)
-        here = os.path.join(self.of(os.path.dirname(path)), names[-1])
+        above, name = os.path.split(path)
+        here = os.path.join(self.of(above), name)
         return os.path.realpath(here) if os.path.islink(here) else here
+
+
+def _is_plain(path: str) -> bool:
+    """Whether each name stands for itself: what `..` means depends on the links before it."""
+    return path.startswith("/") and {"", ".", ".."}.isdisjoint(path.split("/")[1:])

@@ -192,7 +192,7 @@ def kernel_paths(
     reads, writes, deletes = granted.reads, granted.writes, granted.deletes
     unread, unwritten = granted.unread, granted.unwritten
     undeleted = tuple({*unwritten, *granted.undeleted, *unread})
-    links = _links_to(undeleted) if deletes else []
+    links = _links_to(undeleted, real) if deletes else []
     readable = landlock.READ | (landlock.EXECUTE if program else 0)
     writable = landlock.WRITE | (landlock.SPECIAL if program else 0)
     if not private_root:
@@ -221,12 +221,12 @@ def kernel_paths(
     return KernelPaths((*only_read, *kept), tuple(changed), hide, hold, rules)
 
 
-def _links_to(paths: Iterable[str]) -> list[str]:
+def _links_to(paths: Iterable[str], real: RealPaths) -> list[str]:
     """The links on the way to some paths: replacing one changes what the path means."""
     found: dict[str, None] = {}
     for path in paths:
         with suppress(OSError):  # circular links
-            found.update(dict.fromkeys(followed(path)[1]))
+            found.update(dict.fromkeys(real.links_to(path)))
     return list(found)
 
 
