@@ -18,16 +18,16 @@ PEERS = ROOT / ".venv-peers"
 VARIABLES = {"mcp1": "LICET_MCP1_PYTHON", "mcp2": "LICET_MCP2_PYTHON"}
 
 
-def node_packages(wanted: list[str]) -> Path | None:
+def node_packages(wanted: list[str], name: str = "npm") -> Path | None:
     """The directory with these packages of npm; None if there is no Node, or they cannot be installed."""
-    folder = PEERS / "npm"
+    folder = PEERS / name
     record = folder / "licet-environment.json"
     if not (shutil.which("node") and shutil.which("npm")):
-        print("· there is no Node here: clients and servers of npm are skipped")
+        print(f"· there is no Node here: skipped without {', '.join(wanted)}")
         return None
     if record.exists() and json.loads(record.read_text(encoding="utf-8")) == wanted:
         return folder
-    print(f"· .venv-peers/npm: installing {', '.join(wanted)}", flush=True)
+    print(f"· .venv-peers/{name}: installing {', '.join(wanted)}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]

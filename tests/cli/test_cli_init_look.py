@@ -151,6 +151,37 @@ def test_what_is_closed_and_missing_is_made_empty_and_said(here: Path) -> None:
     assert "made, empty, because they are closed to the agent: .mcp.json\n" in again.stdout
 
 
+def test_opencode_finds_in_its_closed_directory_what_it_would_write_there(here: Path) -> None:
+    init("--preset", "coding")
+    assert "package.json" in (here / ".opencode" / ".gitignore").read_text()
+
+
+def test_nothing_is_made_through_a_link_of_the_project(here: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (here / ".opencode").symlink_to(elsewhere)
+    init("--preset", "coding")
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_an_agent_of_npm_may_read_its_packages(
+    here: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prefix = tmp_path_factory.mktemp("prefix")
+    modules = prefix / "lib" / "node_modules"
+    script = modules / "@example" / "agent" / "bin" / "agent.js"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/usr/bin/env node\n")
+    script.chmod(0o755)
+    (prefix / "bin").mkdir()
+    (prefix / "bin" / "copilot").symlink_to(script)
+    monkeypatch.setenv("PATH", f"{prefix / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    assert init("--preset", "coding").exit_code == 0
+    text = (here / ".licet" / "licet.yaml").read_text()
+    assert f'      - "{modules}"  # an agent and the packages' in text
+    assert '      - "*.githubcopilot.com"' in text
+    assert review(here / ".licet" / "licet.yaml").problems == ()
+
+
 def test_what_the_preset_does_not_start_is_said(here: Path) -> None:
     said = init("--preset", "coding").stdout
     assert "an agent that is not under `allowed_binaries` is refused" in said.split("next: ")[1]

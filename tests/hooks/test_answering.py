@@ -14,6 +14,7 @@ import pytest
 from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_policies, verdict
 from licet.backends.secrets import generated_key
+from licet.core.review.sensitive import SWITCHES
 from licet.hooks.answering import service
 from licet.hooks.policy_choice import HookPolicies, read_policies, write_policies
 
@@ -305,6 +306,23 @@ def test_a_line_runs_once_behind_walls_and_licet_closes_its_receipt(
     (receipt,) = project.receipts()
     assert (receipt["coding_agent"]["end"], receipt["coding_agent"]["rewritten"]) == ("seen", True)
     assert receipt["sandbox"]["programs"]["ended"] == [3]
+
+
+@needs_namespaces
+def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+    project.write_policy(POLICY.replace("delete: session", "delete: call"))
+    files = [one.path if not one.is_directory else f"{one.path}/settings.json" for one in SWITCHES]
+    text = "; ".join(f"mkdir -p {Path(name).parent}; echo '{{}}' > {name}" for name in files)
+    text += "; mv .claude other; rm -rf .codex; ln -s /tmp .gemini; echo done"
+    ended = run(asyncio.run(Claude(project).before("Bash", command=text)), project)
+    assert ended.stdout.endswith(b"done\n"), ended
+    there = [name for name in files if (project.root / name).exists()]
+    assert there == []
+    assert not (project.root / "other").exists()
+    assert all((project.root / one.path).is_dir() for one in SWITCHES if one.is_directory)
 
 
 @needs_namespaces

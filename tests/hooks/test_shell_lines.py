@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -255,18 +255,20 @@ def test_scratch_lasts_as_long_as_the_session(desk: Desk) -> None:
     assert desk.run("ls $TMPDIR/file").code == 2
 
 
-def test_stale_scratch_is_removed_and_scratch_in_use_is_not(desk: Desk) -> None:
-    later = 2e10
-    with scratch.session_scratch("used", 1 << 20) as used, scratch.session_scratch("unused", 1 << 20) as unused:
-        pass
-    with scratch.session_scratch("used", 1 << 20) as used:
-        Path(used.state, "kept").touch()
-        assert not scratch.end_session("used")
-        scratch.remove_stale(0.0)
+def test_stale_scratch_is_removed_and_scratch_in_use_is_not() -> None:
+    names = [f"{name}-{os.getpid()}" for name in ("used", "unused")]
+    with ExitStack() as stack:
+        used = stack.enter_context(scratch.session_scratch(names[0], 1 << 20))
+        with scratch.session_scratch(names[1], 1 << 20) as unused:
+            pass
+        assert not scratch.end_session(names[0])
+        scratch.remove_stale()
         assert os.path.exists(unused.directory)
-        scratch.remove_stale(later)
-        assert (os.path.exists(unused.directory), os.path.exists(f"{used.state}/kept")) == (False, True)
-    assert scratch.end_session("used")
+        for one in (used, unused):
+            os.utime(os.path.join(one.directory, "lock"), (1, 1))
+        scratch.remove_stale()
+        assert (os.path.exists(unused.directory), os.path.exists(used.state)) == (False, True)
+    assert scratch.end_session(names[0])
     assert not os.path.exists(used.directory)
 
 

@@ -52,6 +52,7 @@ FURTHER = (
     Command(
         "hook", "answer one event of a coding agent, which calls this", "licet hook claude PreToolUse < event.json"
     ),
+    Command("hooks", "install the hooks of coding agents, test them, remove them", "licet hooks install"),
     Command("trust", "accept the policy of this directory", "licet trust"),
     Command("approvals", "list and answer the calls that wait for approval", "licet approvals list"),
     Command("receipts", "list, show, verify and export the records of calls", "licet receipts list --since 1d"),

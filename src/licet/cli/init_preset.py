@@ -6,9 +6,10 @@ Where `licet init` writes a policy: its obstacles, its schema, its agent, and it
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import click
 from msgspec import Struct
@@ -152,17 +153,28 @@ def installed_agents() -> list[CodingAgent]:
     return [agent for agent in AGENTS if shutil.which(agent.program)]
 
 
-def coding_policy(name: str, schema: str, agents: Iterable[CodingAgent], project: Path) -> str:
-    """A policy under which `licet run -- AGENT` works on one project."""
-    found = list(agents)
+def coding_policy(
+    name: str,
+    schema: str,
+    agents: Iterable[CodingAgent],
+    project: Path,
+    tools: Mapping[str, Mapping[str, Any]] | None = None,
+) -> str:
+    """A policy under which `licet run -- AGENT` works on one project.
+
+    With `tools` it is for hooks of agents, which reach their models without it: it names neither hosts nor keys of
+    models, since every shell line would have them.
+    """
+    found, hooks = list(agents), tools is not None
     needs = CodingNeeds(
         programs=(*(agent.program for agent in found), *_PROGRAMS),
-        hosts=sorted({host for agent in found for host in agent.hosts}),
-        variables=sorted({key for agent in found for key in agent.keys}),
+        hosts=[] if hooks else sorted({host for agent in found for host in agent.hosts}),
+        variables=[] if hooks else sorted({key for agent in found for key in agent.keys}),
         settings=[path for agent in found for path in agent.settings],
         interpreters=list(_interpreters(project)),
         packages=list(_packages(found, project)),
         closed=[path for path in closable() if path in _CLOSED or os.path.lexists(project / path)],
+        tools=tools,
     )
     return coding_text(name, schema, needs)
 
@@ -173,6 +185,7 @@ _MADE: dict[str, str | None] = {  # with the text of a file; None for a director
     ".git": None,
     ".vscode": None,
     **{one.path: None for one in SWITCHES if one.is_directory},
+    ".opencode/.gitignore": "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore",  # or it cannot start
     ".mcp.json": '{"mcpServers": {}}\n',
 }
 _CLOSED = {*_MADE, *(one.path for one in SWITCHES)}
@@ -186,7 +199,7 @@ def make_closed(project: Path) -> list[str]:
     made = []
     for name, text in _MADE.items():
         path = project / name
-        if os.path.lexists(path):
+        if os.path.lexists(path) or (path.parent != project and path.parent.is_symlink()):
             continue
         with suppress(OSError, click.ClickException):  # `licet run` does without them
             if text is None:

@@ -150,7 +150,7 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, wanted: Standing) 
     manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True))
     if acceptance(path, manifest.digest, lock_state(manifest)).answer == "accepted":
         _report(path, manifest, f"{path} is already accepted")
-        _stand(path, manifest, wanted, asks=asks)
+        stand(path, manifest, wanted, asks=asks)
         return
     found = review_of(path, manifest)
     if not wants_json():
@@ -160,10 +160,10 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, wanted: Standing) 
         ctx.exit(1)
     accept_policy(path, manifest)
     _report(path, manifest, f"accepted {path}", found)
-    _stand(path, manifest, wanted, asks=asks)
+    stand(path, manifest, wanted, asks=asks)
 
 
-def _stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> None:
+def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> None:
     """Ask for the standing approval that a policy says it has; at a terminal only, and about nothing else."""
     deletes = deletes_to_approve(manifest)
     if not deletes or manifest.lock_problem is not None:

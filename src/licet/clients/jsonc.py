@@ -149,7 +149,7 @@ class _Node(Struct, frozen=True):
     start: int
     end: int
     data: Any
-    members: tuple[_Member, ...] = ()
+    members: tuple[_Member, ...] = ()  # of an object; of a list, each item with its index as the key
 
 
 class _Token(Struct, frozen=True):
@@ -231,13 +231,17 @@ class _Parser:
         return _Node(start, end, data, tuple(members.values()))
 
     def _array(self, depth: int) -> _Node:
-        start, items = self._take().start, []
+        start = self._take().start
+        items: list[_Member] = []
         while self._token.text != "]":
-            items.append(self._value(depth + 1).data)
-            if self._token.text != ",":
+            value = self._value(depth + 1)
+            comma = self._token.start if self._token.text == "," else -1
+            items.append(_Member(str(len(items)), value.start, value, comma))
+            if comma < 0:
                 break
             self._take()
-        return _Node(start, self._take("]").end, items)
+        end = self._take("]").end
+        return _Node(start, end, [item.value.data for item in items], tuple(items))
 
     def _wrong(self, expected: str) -> BadConfig:
         found = "the end" if self._token.kind == "end" else f"`{self._token.text[:1]}`"
@@ -307,18 +311,64 @@ class Jsonc:
                 return _taken_out(text, node.members, {new})
             between = _between(text, place)
             return [Span(place.start, place.end, f",{between}".join(texts))]
-        if not texts:
-            return []
-        if not node.members:
-            newline, outer = newline_of(text), _indent(text, node.start)
-            inner = newline + outer + "  "
-            return [Span(node.start + 1, node.start + 1, inner + f",{inner}".join(texts) + newline + outer)]
-        last = node.members[-1]
-        between = _between(text, last)
-        joined = between + f",{between}".join(texts)
-        if last.comma < 0:
-            return [Span(last.end, last.end, f",{joined}")]
-        return [Span(last.comma + 1, last.comma + 1, f"{joined},")]
+        return _at_the_end(text, node, texts) if texts else []
+
+
+def with_item(text: str, path: KeyPath, item: Any) -> str:
+    """The text with one more item in the list at a path of keys; objects and the list are made where there are none."""
+    if not text.strip("\ufeff \t\r\n"):
+        return json.dumps(_nested(path, [item]), indent=2, ensure_ascii=False) + "\n"
+    node, depth = _root(text), 0
+    for key in path:
+        inner = next((member.value for member in node.members if member.key == key), None)
+        if inner is None:
+            break
+        node, depth = inner, depth + 1
+        if not isinstance(node.data, list if depth == len(path) else dict):
+            raise BadConfig(f"`{'.'.join(path[:depth])}` is no {'list' if depth == len(path) else 'object'}")
+    left = path[depth:]
+    key = f"{json.dumps(left[0])}: " if left else ""
+    value = _nested(left[1:], [item]) if left else item
+    indent = _own_indent(text, node.members[-1].start) if node.members else None
+    if node.members and indent is None:
+        written = json.dumps(value, ensure_ascii=False)
+    else:
+        lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+        start = _indent(text, node.start) + "  " if indent is None else indent
+        written = (newline_of(text) + start).join(lines)
+    return apply(text, _at_the_end(text, node, [key + written]))
+
+
+def without_member(text: str, path: KeyPath) -> str:
+    """The text without the member of an object, or the item of a list, at a path of keys and indexes."""
+    node = _root(text)
+    for key in path[:-1]:
+        node = next(member.value for member in node.members if member.key == key)
+    return apply(text, _taken_out(text, node.members, {path[-1]}))
+
+
+def _nested(path: KeyPath, value: Any) -> Any:
+    for key in reversed(path):
+        value = {key: value}
+    return value
+
+
+def _at_the_end(text: str, node: _Node, texts: Sequence[str]) -> list[Span]:
+    """Spans that put members at the end of an object, or items at the end of a list."""
+    if not node.members:
+        newline, outer = newline_of(text), _indent(text, node.start)
+        inner = newline + outer + "  "
+        written = inner + f",{inner}".join(texts) + newline + outer
+        rest = text[node.start + 1 : node.end - 1]
+        if rest.strip():  # comments: what follows them on their line would be one
+            return [Span(node.end - 1, node.end - 1, written)]
+        return [Span(node.start + 1, node.end - 1, written)]
+    last = node.members[-1]
+    between = _between(text, last)
+    joined = between + f",{between}".join(texts)
+    if last.comma < 0:
+        return [Span(last.end, last.end, f",{joined}")]
+    return [Span(last.comma + 1, last.comma + 1, f"{joined},")]
 
 
 def _taken_out(text: str, members: Sequence[_Member], gone: set[str]) -> list[Span]:

@@ -9,9 +9,11 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from licet.assemble.gate import Backends, CommandGate, stored_approvals
+from licet.assemble.limits import RUN_SECONDS
 from licet.assemble.program import RunsPrograms
 from licet.assemble.review import state_directory
 from licet.backends.approvals.store import SqliteApprovals
@@ -21,6 +23,7 @@ from licet.declare import Tool
 from licet.errors import LicetError
 from licet.guard.gate import BareGate
 from licet.guard.held_paths import Protect, ProtectedPath
+from licet.guard.session import Session
 from licet.hooks.agent_tools import RunsInAgent, admit_built_in, agent_tools
 from licet.hooks.agents.dialect import Dialect
 from licet.hooks.limits import MOST_GATES
@@ -54,6 +57,7 @@ class AgentGate(Struct, frozen=True):
     backends: Backends
     approvals: SqliteApprovals
     stamp: Stamp
+    sessions: dict[tuple[str, str], Session] = field(default_factory=dict)  # by name and subagent
 
 
 class AgentGates:
@@ -84,6 +88,9 @@ class AgentGates:
         path = Path(choice.policy)
         manifest = accepted_manifest(path)
         state = state_directory(Path(choice.workdir) if choice.is_default else policy_root(path))
+        # A shell line may run for hours, as it would without licet: only the policy limits time.
+        limits = {"wall_seconds": RUN_SECONDS, **manifest.limits}
+        manifest = replace(manifest, limits=limits, loaded=manifest.loaded or manifest)
         tools = agent_tools(manifest, dialect.name, dialect.tools.values())
         approvals, http = stored_approvals(state), HttpClient()
         sandbox = RunsInAgent(RunsPrograms(ProgramWalls(http, defaults=OF_A_RUN, names_hosts=True)))

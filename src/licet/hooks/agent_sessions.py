@@ -180,6 +180,11 @@ def call_key(call: str, opened: float) -> str:
     return f"{int(opened * 1_000_000):020d}-{tail}"
 
 
+def opened_at(key: str) -> float:
+    """When the call of a file was opened, in seconds since 1970."""
+    return int(key.partition("-")[0]) / 1_000_000
+
+
 def _read_call(path: Path) -> OpenCall | None:
     try:
         return msgspec.json.decode(read_regular(path, _MOST_CALL, links=False), type=OpenCall)
@@ -197,5 +202,6 @@ __all__ = [
     "SessionUnusable",
     "arguments_key",
     "call_key",
+    "opened_at",
     "session_name",
 ]

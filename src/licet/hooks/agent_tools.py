@@ -180,9 +180,14 @@ def path_touches(row: AgentTool, arguments: Mapping[str, Any], directory: str, h
         given = arguments.get(argument)
         if given is None and argument in row.optional:
             given = "."
-        if not isinstance(given, str) or not given:
-            raise Unreadable(f"expected `{argument}` to be a path")
-        yield _touch(row, action, argument, given, directory, home)
+        every = given if isinstance(given, list) and given else [given]
+        for path in every:
+            if not isinstance(path, str) or not path:
+                raise Unreadable(f"expected `{argument}` to be a path")
+            touch = _touch(row, action, argument, path, directory, home)
+            if given is not path and path != touch.resolved:  # only a whole argument is handed back
+                raise Unreadable(f"expected the paths in `{argument}` to be resolved: no link, no `..`, from the root")
+            yield touch if given is path else replace(touch, argument="")
     for argument in row.patterns:
         given = arguments.get(argument)
         if isinstance(given, str) and given:

@@ -7,9 +7,10 @@ a call is a refusal. An error after one, or at any other event, stops nobody.
 
 import asyncio
 import os
+import pwd
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,6 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import Ground
 from licet.core.ledger.entry import AgentFact, Caller
 from licet.errors import LicetError, Refused
-from licet.guard.call import CallAdmission
 from licet.guard.facts import Call
 from licet.guard.open_call import close_reported, kept, never_ran, open_call, restored
 from licet.guard.ports import ASKED_IN_AGENT
@@ -45,18 +45,34 @@ from licet.hooks.agent_event import (
 )
 from licet.hooks.agent_gate import AgentGate, AgentGates
 from licet.hooks.agent_servers import server_behind
-from licet.hooks.agent_sessions import AgentSession, AgentSessions, OpenCall, arguments_key, call_key, session_name
+from licet.hooks.agent_sessions import (
+    AgentSession,
+    AgentSessions,
+    OpenCall,
+    arguments_key,
+    call_key,
+    opened_at,
+    session_name,
+)
 from licet.hooks.agent_tools import Touch, closed_below, resolved, text_argument, tool_name, touches
 from licet.hooks.agents import agent_named
 from licet.hooks.agents.dialect import DECIDING, Dialect
-from licet.hooks.limits import HOOK_SECONDS, REASON_CHARACTERS, SESSION_IDLE_SECONDS, UNKNOWN_AFTER_SECONDS
+from licet.hooks.limits import (
+    HOOK_SECONDS,
+    MOST_GATES,
+    REASON_CHARACTERS,
+    SESSION_IDLE_SECONDS,
+    TICKET_SECONDS,
+    UNKNOWN_AFTER_SECONDS,
+)
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.ready_supervisors import ReadySupervisors
 from licet.hooks.resident import Variables
 from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
+from licet.hooks.switches import make_missing
 from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
 from licet.policy_files.policy_paths import home_directory
-from licet.sandbox.scratch import end_session
+from licet.sandbox.scratch import end_session, remove_stale
 from licet.sandbox.streams import write_all
 
 _EVERYTHING = (
@@ -136,7 +152,9 @@ class Answering:
             began=time.time(),
         )
         try:
-            new = replace(new, choice=choose(start, read_policies()))
+            choice = choose(start, read_policies())
+            make_missing(choice.workdir)
+            new = replace(new, choice=choice)
         except NoPolicy as why:
             new = replace(new, why=str(why))
         return self._sessions.begin(new)
@@ -146,15 +164,20 @@ class Answering:
         if session.choice is None:
             raise NoPolicy(session.why or "no policy holds for this session")
         made = self._gates.find(session.choice, dialect)
-        opened = Session(made.gate, session.name)
-        said = f"{dialect.name} {session.version}".strip()
-        opened.caller = Caller(client=f"{said[:200]} (claimed)")
-        if subagent:
-            opened = opened.delegate(agent=_agent_name(subagent), allow=_EVERYTHING)
+        if (opened := made.sessions.get((session.name, subagent))) is None:
+            opened = Session(made.gate, session.name)
+            if subagent:
+                opened = opened.delegate(agent=_agent_name(subagent), allow=_EVERYTHING)
+            said = f"{dialect.name} {session.version}".strip()
+            opened.caller = Caller(client=f"{said[:200]} (claimed)")
+            while len(made.sessions) >= MOST_GATES:
+                made.sessions.pop(next(iter(made.sessions)))
+            made.sessions[session.name, subagent] = opened
         return made, opened
 
     async def _begins(self, dialect: Dialect, session: AgentSession) -> Answer:
-        """Say what would refuse every call of the session, or what was moved aside."""
+        """Say what would refuse every call of the session. What ended sessions have left is removed."""
+        await asyncio.to_thread(remove_stale)
         try:
             self._opened(session, dialect)
         except NoPolicy as why:
@@ -180,12 +203,16 @@ class Answering:
             await close_reported(call, end="unknown")
 
     async def _close_old(self, dialect: Dialect, session: AgentSession) -> None:
+        """Close the calls whose end nobody has reported for an hour, and the lines whose ticket has ended."""
         now = time.time()
         for key in list(self._sessions.open_calls(session)):
-            if now - int(key.partition("-")[0]) / 1_000_000 < UNKNOWN_AFTER_SECONDS:
+            age = now - opened_at(key)
+            if age < 2 * TICKET_SECONDS:
                 return
             with suppress(Exception):  # it is not what this event is about
-                await self._close_unknown(dialect, session, key)
+                found = self._sessions.look(session, key)
+                if found is not None and (found.by_licet or age > UNKNOWN_AFTER_SECONDS):
+                    await self._close_unknown(dialect, session, key)
 
     # Before a call ----------------------------------------------------------------------------------------------------
 
@@ -207,7 +234,7 @@ class Answering:
         )
         name = tool_name(event.agent, event.tool)
         asker = AgentPrompt(made.approvals) if dialect.asks else made.approvals
-        call = await open_call(opened, CallAdmission(), name, event.arguments, agent=fact, approver=asker)
+        call = await open_call(opened, opened.admission, name, event.arguments, agent=fact, approver=asker)
         if isinstance(call, Result):
             return Refuse(_reason(call))
         try:
@@ -239,7 +266,10 @@ class Answering:
             return AskPerson(text, arguments if arguments != event.arguments else None)
         if arguments == event.arguments:
             return Silent()
-        return Rewrite(arguments, allow=line and not event.reads_only)
+        # Walls take the place of the agent's question, where the mode would have asked or run. An agent that names no
+        # mode asks unless it was told to ask nothing.
+        allow = line and (event.would_ask or event.would_run or not dialect.modes)
+        return Rewrite(arguments, allow=allow)
 
     def _rewritten(
         self, made: AgentGate, session: AgentSession, dialect: Dialect, event: AgentEvent, row: AgentTool, key: str
@@ -251,7 +281,7 @@ class Answering:
         directory = resolved(given if isinstance(given, str) and given else ".", event.directory, base)[1]
         choice = session.choice
         assert choice is not None  # noqa: S101 - the call was opened under its policy
-        shell = AgentShell(dialect.line_program[0], dialect.keeps)
+        shell = AgentShell(shell_path(dialect.line_program[0]), dialect.keeps)
         ticket = Ticket(
             agent=event.agent,
             session=session.name,
@@ -338,30 +368,39 @@ class Answering:
     # After a call -----------------------------------------------------------------------------------------------------
 
     async def _after_call(self, dialect: Dialect, session: AgentSession, event: AgentEvent) -> None:
-        key = self._key_of(session, event)
-        taken = self._sessions.take(session, key) if key else None
-        if taken is None:  # a shell line that licet has closed, or a call that was not seen before
+        """Close the call whose end an event reports. Shell lines are left: licet sees their end itself.
+
+        An agent reports a line in the background as soon as it has started it, maybe before its ticket is used.
+        """
+        found = self._reported(session, event)
+        if found is None or found.by_licet:  # or a call that was not seen before
+            return
+        taken = self._sessions.take(session, found.key)
+        if taken is None:
             return
         _, opened = self._opened(session, dialect, taken.subagent)
         call = restored(opened, taken.kept)
-        if taken.by_licet:  # the agent did not run the line that it was handed back
-            await never_ran(call, UNUSED)
-            return
+        if not taken.call and isinstance(call.coding_agent, AgentFact):
+            others = self._equal_calls(session, event)
+            call.coding_agent = replace(call.coding_agent, in_order=any(others))
         await close_reported(call, failed=event.failed, result=event.result)
 
-    def _key_of(self, session: AgentSession, event: AgentEvent) -> str:
+    def _reported(self, session: AgentSession, event: AgentEvent) -> OpenCall | None:
         """The open call that an event reports the end of: by its id, else the oldest that is equal."""
+        if event.call:
+            calls = (self._sessions.look(session, key) for key in self._sessions.open_calls(session))
+            named = (one for one in calls if one is not None and one.call)
+            return next((one for one in named if (one.call, one.tool) == (event.call, event.tool)), None)
+        return next(self._equal_calls(session, event), None)
+
+    def _equal_calls(self, session: AgentSession, event: AgentEvent) -> Iterator[OpenCall]:
+        """The open calls of the same tool and arguments, the oldest first."""
         wanted = arguments_key(event.tool, event.arguments)
         for key in self._sessions.open_calls(session):
-            kept_call = self._sessions.look(session, key)
-            if kept_call is None or kept_call.tool != event.tool:
-                continue
-            if event.call and kept_call.call:
-                if kept_call.call == event.call:
-                    return key
-            elif kept_call.subagent == event.subagent and wanted in kept_call.arguments:
-                return key
-        return ""
+            found = self._sessions.look(session, key)
+            is_same = found is not None and (found.tool, found.subagent) == (event.tool, event.subagent)
+            if found is not None and is_same and wanted in found.arguments:
+                yield found
 
 
 def service() -> Answering:
@@ -377,6 +416,20 @@ def resident_service() -> Answering:
 def client_words() -> tuple[str, ...]:
     """The words that start licet's client in a line. They name this interpreter and this licet, and no directory."""
     return sys.executable, "-I", "-S", str(Path(__file__).with_name("resident_client.py"))
+
+
+def shell_path(named: str) -> str:
+    """The shell that an agent runs lines with: a path, a name of the system's, or that of its user, `$SHELL`."""
+    if named == "$SHELL":
+        try:
+            own = pwd.getpwuid(os.getuid()).pw_shell
+        except KeyError:  # a user without an entry, as in containers
+            own = ""
+        named = own if os.path.basename(own) in ("bash", "zsh", "dash", "sh") else "bash"
+    places = (
+        [named] if os.path.isabs(named) else [f"{place}/{named}" for place in ("/bin", "/usr/bin", "/usr/local/bin")]
+    )
+    return next((path for path in places if os.access(path, os.X_OK)), "/bin/sh")
 
 
 def scratch_name(agent: str, session: str) -> str:

@@ -52,3 +52,10 @@ LONGEST_LINE = 100_000  # bytes; a rewritten line: the kernel takes no argument 
 MOST_STATE_BYTES = 16 << 20  # bytes; what a shell keeps for the next line
 SCRATCH_LOOK_SECONDS = 0.5  # seconds; between two looks at a session's scratch, and at least 20 times one look
 REFUSALS_SHOWN = 5  # refusals; those of the proxy that are told at the end of a line
+
+# What `licet hooks` asks of agents
+VERSION_SECONDS = 10.0  # seconds; an agent says its version
+APP_SERVER_SECONDS = 15.0  # seconds; everything that is asked of Codex
+APP_SERVER_BYTES = 16 << 20  # bytes; the longest line that Codex answers with
+CANARY_SECONDS = 20.0  # seconds; one agent refuses a harmless call
+INSTALL_SECONDS = 30.0  # seconds; one `licet hooks` waits for another one to end

@@ -12,9 +12,13 @@ from posix import _exit, write
 
 # The events that decide nothing, by agent. What is not listed here refuses when it fails, events of tomorrow too.
 TELLING = {
-    "claude": "PostToolUse PostToolUseFailure UserPromptSubmit SessionStart SessionEnd SubagentStart SubagentStop"
-    " Stop Notification",
-    "codex": "PostToolUse UserPromptSubmit SessionStart SessionEnd SubagentStart SubagentStop Stop",
+    "claude": "SessionStart UserPromptSubmit PostToolUse PostToolUseFailure SubagentStart SubagentStop SessionEnd"
+    " PostToolBatch Notification UserPromptExpansion Stop StopFailure PreCompact PostCompact PreModelSwitch"
+    " PostModelSwitch PermissionDenied Setup TeammateIdle TaskCreated TaskCompleted Elicitation ElicitationResult"
+    " ConfigChange WorktreeCreate WorktreeRemove InstructionsLoaded CwdChanged FileChanged DirectoryAdded"
+    " MessageDisplay",
+    "codex": "SessionStart UserPromptSubmit PostToolUse SubagentStart SubagentStop SessionEnd Stop PreCompact"
+    " PostCompact",
     "gemini": "AfterTool BeforeAgent AfterAgent SessionStart SessionEnd Notification",
     "copilot": "postToolUse postToolUseFailure userPromptSubmitted sessionStart sessionEnd subagentStart subagentStop"
     " agentStop errorOccurred notification",

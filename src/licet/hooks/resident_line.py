@@ -106,8 +106,13 @@ class _Line:
         self._end.sendall(request[sent:])
 
     def _send(self, message: bytes) -> None:
+        """Send something. A line that has ended meanwhile takes no more: what is received says how it ended."""
         self._sending = True
-        self._end.sendall(message)
+        try:
+            if message:
+                self._end.sendall(message)
+        except ConnectionError:
+            pass
         self._sending = False
         while self._waiting:
             self._signal(self._waiting.pop(0), None)
@@ -117,7 +122,7 @@ class _Line:
             before = _signal.getsignal(each)
             if before is not _signal.SIG_IGN:  # `nohup` ignores it, for the line too
                 self._before[each] = before
-                _signal.signal(each, self._stop if each == _signal.SIGTSTP else self._signal)
+                _signal.signal(each, self._signal)
 
     def _hold_back(self) -> None:
         """Let signals do again what they do without a line, those that have come too."""
@@ -130,16 +135,9 @@ class _Line:
         if self._sending:
             self._waiting.append(which)
             return
-        self._sending = True
-        try:
-            self._end.sendall(packed(SIGNAL, number(which)))
-        finally:
-            self._sending = False
-
-    def _stop(self, which: int, frame: object) -> None:
-        """Ctrl-Z stops the line and then this process; SIGCONT continues both."""
-        self._signal(which, frame)
-        posix.kill(posix.getpid(), _signal.SIGSTOP)
+        self._send(packed(SIGNAL, number(which)))
+        if which == _signal.SIGTSTP:  # Ctrl-Z stops the line and then this process; SIGCONT continues both
+            posix.kill(posix.getpid(), _signal.SIGSTOP)
 
 
 def _values(names: list[bytes]) -> bytes:

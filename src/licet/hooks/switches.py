@@ -12,8 +12,11 @@ from pathlib import Path
 
 from licet.core.review.sensitive import HOME_SWITCHES, HOME_VARIABLES, MACHINE_SWITCHES, SWITCHES
 from licet.guard.held_paths import ProtectedPath
+from licet.own_files import create_file
 from licet.policy_files.policy_paths import home_directory
 
+# OpenCode writes this file into its directory when it starts, and cannot start behind walls without it.
+OPENCODE_IGNORES = b"node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore"
 CONFIGURES = "it configures a coding agent, and could switch off its hook"
 _SOCKET = "the resident of licet listens there"
 
@@ -57,4 +60,6 @@ def make_missing(project: str) -> list[str]:
         with suppress(OSError):  # a file system that is read-only protects the name by itself
             path.mkdir(parents=True)
             made.append(one.path)
+            if one.path == ".opencode":
+                create_file(path / ".gitignore", OPENCODE_IGNORES)
     return made

@@ -434,6 +434,15 @@ _MADE_FROM_IT = (
     "what programs need to run; of your other files, your variables and the network they see nothing.",
     "What it writes into the project is yours to review before you run it: docs/how-to/coding-agent.md.",
 )
+_FOR_HOOKS = (
+    "Written by `licet hooks install`: for the coding agents that work in this directory, as you start them yourself.",
+    "  licet trust             (at a terminal: so that they may rename and delete files in the project)",
+    "  licet hooks status      what each agent's hook sees, and that it refuses",
+    "Their reads, edits and fetches are decided by this file. Their shell lines run behind walls: they see this",
+    "project, an empty home directory, and what programs need to run; of your other files, your variables and the",
+    "network they see nothing. `licet run -- AGENT` puts a whole agent behind such walls.",
+)
+_CALLS = {False: "starts of `licet run`", True: "calls of agents, and starts of `licet run`"}
 _CHANGES = ("write", "delete")
 _CLOSED = ((".env", ("*",), "it often holds passwords"), *((one.path, _CHANGES, one.why) for one in TRUSTED))
 
@@ -448,15 +457,17 @@ class CodingNeeds(Struct, frozen=True):
     interpreters: Sequence[str]  # directories that nobody could read otherwise
     packages: Sequence[str]  # the same, of packages of these agents
     closed: Sequence[str]  # names in the project, of those that programs of the user trust
+    tools: Mapping[str, Mapping[str, Any]] | None = None  # of agents that ask licet through hooks; None without hooks
 
 
 def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
-    """Write a policy under which `licet run -- AGENT` works on one project."""
+    """Write a policy under which `licet run -- AGENT` works on one project, and hooks of agents if there are any."""
+    hooks = needs.tools is not None
     lines = [
-        *_opening(schema, _MADE_FROM_IT, word(agent)),
+        *_opening(schema, _FOR_HOOKS if hooks else _MADE_FROM_IT, word(agent)),
         "",
         "capabilities:",
-        "  tools: []  # programs are run with `licet run`; this agent has no tools of its own",
+        *_tools_of_agents(needs.tools),
         "  max_side_effect_class: full",
         "",
         "  fs_reach:",
@@ -489,12 +500,28 @@ def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
         "  # Nobody is asked about writes, since you have accepted this file. Agents and builds rename and delete",
         "  # files all the time: you agree to that in `licet trust`, for 30 days; without it you are asked once.",
         "  approvals: {write: manifest, delete: manifest, expires_seconds: 3600}",
-        "  budget: {max_calls_per_day: 10000}  # starts of `licet run`; class full needs a limit",
+        f"  budget: {{max_calls_per_day: {100_000 if hooks else 10_000}}}  # {_CALLS[hooks]}; class full needs a limit",
         "",
         "  # A build and an agent fit into these. Time is not limited. Memory is that of each process.",
         "  limits: {memory_mb: 8192, processes: 4096, open_files: 65536, file_mb: 65536, scratch_mb: 4096}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _tools_of_agents(tools: Mapping[str, Mapping[str, Any]] | None) -> Iterator[str]:
+    if tools is None:
+        yield "  tools: []  # programs are run with `licet run`; this agent has no tools of its own"
+        return
+    yield "  # Tools of the agents that must be named: what hands data to a service, such as a search of the web."
+    yield "  # All others are admitted; an entry narrows one. What fits `not` is refused, what fits `ask` is asked."
+    yield f"  tools:{'' if tools else ' []'}"
+    for name, entry in tools.items():
+        yield f"    {name}:{'' if entry else ' {}'}"
+        for argument, rules in entry.get("args", {}).items():
+            yield from ("      args:", f"        {argument}:")
+            for key, schema in rules.items():
+                yield from (f"          {key}:", "            anyOf:")
+                yield from (f"              - pattern: {double_quoted(one['pattern'])}" for one in schema["anyOf"])
 
 
 def closable() -> tuple[str, ...]:

@@ -194,10 +194,10 @@ def end_session(name: str) -> bool:
     return _removed(_directory_of(name))
 
 
-def remove_stale(now: float | None = None) -> None:
+def remove_stale() -> None:
     """Remove the scratch of sessions that have run no line for days."""
     above = sessions_parent()
-    oldest = (time.time() if now is None else now) - SESSION_SCRATCH_SECONDS
+    oldest = time.time() - SESSION_SCRATCH_SECONDS
     with contextlib.suppress(OSError):
         for name in os.listdir(_own(above)):
             directory = os.path.join(above, name)

@@ -1,17 +1,19 @@
 """The coding agents from npm: where their programs are, how each is set up for a played model, and how a session runs.
 
-`LICET_AGENTS` names the directory that they are installed in: `make test-peers`. Nothing is reached but the played model.
-Each agent runs as an ordinary user, since root is another case for some of them, in a home that has its settings alone.
+`LICET_AGENTS` names the directory that they are installed in: `make test-peers`. Nothing is reached but the played
+model. Each agent runs as an ordinary user, since root is another case for some of them, in a home that is given.
 """
 
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec import Struct
@@ -20,9 +22,16 @@ from msgspec.structs import replace
 from ordinary_user import NOBODY
 from peers.agents.played_model import Asked, Call, PlayedModel, Result, Script, Step, playing
 
-PATIENCE = 180  # seconds for a whole session: one that hangs, not one that is slow
+PATIENCE = 300  # seconds for a whole session: one that hangs, not one that is slow
 KEY = "played-key"
 PROMPT = "Do what is to be done."
+
+
+class Shown(NamedTuple):
+    """What an agent tells the model of a shell line. Some do not tell the exit code."""
+
+    output: str
+    code: int | None
 
 
 class Agent(Struct, frozen=True):
@@ -43,6 +52,7 @@ class Agent(Struct, frozen=True):
     edit: Callable[[str, str, str], Call]
     write: Callable[[str, str], Call]
     fetch: Callable[[str], Call]
+    shown: Callable[[str], "Shown"]  # what a result of its shell says
     unattended: tuple[str, ...] = ()  # words that make it run every call without a question
 
 
@@ -147,7 +157,16 @@ def program(agent: Agent) -> str:
     """The program of an agent, as it is found on PATH; a test without it is skipped."""
     if not (folder() / agent.native).exists():
         pytest.skip(f"{agent.package} has no program for this machine")
+    if not _reached(folder() / agent.native):
+        pytest.skip(f"no ordinary user can get to {folder()}: root keeps it in a directory of its own")
     return str(commands() / agent.name)
+
+
+@cache
+def _reached(file: Path) -> bool:
+    user = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.getuid() == 0 else {}
+    tried = subprocess.run(["test", "-r", file], check=False, cwd="/", **user)  # type: ignore[call-overload]
+    return bool(tried.returncode == 0)
 
 
 @cache
@@ -174,6 +193,21 @@ def version(agent: Agent) -> str:
 _CPU = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "x64")
 _CODEX_TARGET = {"x64": "x86_64", "arm64": "aarch64"}[_CPU] + "-unknown-linux-musl"
 
+_NOTHING = {"(Bash completed with no output)", "(empty)", "(no output)"}  # as agents say it
+
+
+def _shown(pattern: str) -> Callable[[str], Shown]:
+    """A reader of results: the groups `output` and `code`, which is 0 where a result names none."""
+
+    def read(text: str) -> Shown:
+        match = re.fullmatch(pattern, text, re.DOTALL)
+        assert match, f"another form of result: {text!r}"
+        output = match["output"].strip("\n")
+        return Shown("" if output in _NOTHING else output, int(match["code"] or 0))
+
+    return read
+
+
 CLAUDE = Agent(
     name="claude",
     package="@anthropic-ai/claude-code",
@@ -192,6 +226,7 @@ CLAUDE = Agent(
     edit=lambda path, old, new: Call("Edit", {"file_path": path, "old_string": old, "new_string": new}),
     write=lambda path, text: Call("Write", {"file_path": path, "content": text}),
     fetch=lambda url: Call("WebFetch", {"url": url, "prompt": "what does it say?"}),
+    shown=_shown(r"(Exit code (?P<code>\d+)\n?)?(?P<output>.*?)(\n\[This command modified [^\n]*\])?"),
 )
 
 
@@ -232,12 +267,17 @@ CODEX = Agent(
     write=lambda path, text: Call(
         "apply_patch", text=_patch(f"*** Add File: {path}", *(f"+{line}" for line in text.splitlines()))
     ),
-    fetch=lambda url: Call("exec_command", {"cmd": f"curl -sS {url}"}),
+    fetch=lambda url: Call("exec_command", {"cmd": f"curl -sS {url}"}),  # it has no other way to the web
+    shown=_shown(r".*?Process exited with code (?P<code>\d+)\n.*?\nOutput:(?P<output>.*)"),
 )
 
 
 def _script(tool: str, argument: object) -> Call:
     return Call("exec", text=f"text(await tools.{tool}({json.dumps(argument)}))", namespace="functions")
+
+
+def _of_script(found: Mapping[str, Any]) -> Shown:
+    return Shown(found["output"].strip("\n"), found["exit_code"])
 
 
 # The same program with a newer model: it writes JavaScript that calls the tools.
@@ -249,6 +289,7 @@ CODEX_CODE_MODE = replace(
     edit=lambda path, old, new: _script("apply_patch", CODEX.edit(path, old, new).text),
     write=lambda path, text: _script("apply_patch", CODEX.write(path, text).text),
     fetch=lambda url: _script("exec_command", {"cmd": f"curl -sS {url}"}),
+    shown=lambda text: _of_script(json.loads(text[text.index("{") :])),
 )
 
 GEMINI = Agent(
@@ -271,6 +312,10 @@ GEMINI = Agent(
     ),
     write=lambda path, text: Call("write_file", {"file_path": path, "content": text}),
     fetch=lambda url: Call("web_fetch", {"prompt": f"what does {url} say?"}),
+    shown=_shown(
+        r"<untrusted_context>\nOutput: (?P<output>.*?)(\nExit Code: (?P<code>\d+))?"
+        r"(\n[A-Z][\w ]+: [^\n]*)*\n</untrusted_context>"
+    ),
 )
 
 COPILOT = Agent(
@@ -290,7 +335,8 @@ COPILOT = Agent(
     read=lambda path: Call("view", {"path": path}),
     edit=lambda path, old, new: Call("edit", {"path": path, "old_str": old, "new_str": new}),
     write=lambda path, text: Call("create", {"path": path, "file_text": text}),
-    fetch=lambda url: Call("web_fetch", {"url": url}),
+    fetch=lambda url: Call("web_fetch", {"url": url}),  # not offered to it offline
+    shown=_shown(r"(?P<output>.*)<shellId: \w+ completed with exit code (?P<code>\d+)>"),
 )
 
 
@@ -323,6 +369,8 @@ OPENCODE = Agent(
     edit=lambda path, old, new: Call("edit", {"filePath": path, "oldString": old, "newString": new}),
     write=lambda path, text: Call("write", {"filePath": path, "content": text}),
     fetch=lambda url: Call("webfetch", {"url": url, "format": "text"}),
+    shown=lambda text: Shown("" if text in _NOTHING else text.strip("\n"), None),
 )
 
 AGENTS: Mapping[str, Agent] = {agent.name: agent for agent in (CLAUDE, CODEX, GEMINI, COPILOT, OPENCODE)}
+VARIANTS: Mapping[str, Agent] = {**AGENTS, "codex-code-mode": CODEX_CODE_MODE}
