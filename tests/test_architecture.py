@@ -246,6 +246,15 @@ def heavy_modules(statement: str) -> list[str]:
     return sorted(set(HEAVY) & loaded_modules(statement))
 
 
+def eager_patterns(source: str) -> Iterator[str]:
+    """Patterns that importing a module compiles, in place of `late_pattern`."""
+    for statement in ast.parse(source).body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            for node in ast.walk(statement.value):
+                if isinstance(node, ast.Call) and ast.unparse(node.func) == "re.compile":
+                    yield f"{node.lineno}: compiles a pattern when it is imported"
+
+
 Check = Callable[[str], Iterator[str]]
 
 
@@ -431,6 +440,30 @@ def test_a_check_of_a_policy_loads_no_database_and_no_cryptography() -> None:
     assert not loaded_modules("import licet.cli.check") & {"cryptography", "sqlite3"}
 
 
+# What a shell line, a hook or `licet run` of most programs never uses: it is imported where it is used.
+NOT_AT_THE_START = {
+    "cryptography", "difflib", "glob", "html", "jsonschema_rs", "publicsuffixlist", "quopri", "symtable", "yaml",
+    "licet.assemble.importing", "licet.assemble.script_interpreter",
+    "licet.packages.clients", "licet.packages.launchers", "licet.packages.package_store", "licet.packages.programs",
+    "licet.sandbox.kernel.connections", "licet.sandbox.kernel.seccomp", "licet.sandbox.programs.launcher",
+    "licet.sandbox.programs.proxy", "licet.sandbox.workers.pool", "licet.source.imports", "licet.source.source_files",
+    "licet.wasm.cache",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("module", ["licet.cli.run", "licet.cli.hook", "licet.hooks.answering"])
+def test_what_starts_programs_loads_no_more_than_that_takes(module: str) -> None:
+    assert sorted(NOT_AT_THE_START & loaded_modules(f"import {module}")) == []
+
+
+def test_what_starts_programs_compiles_no_patterns_ahead() -> None:
+    loaded = loaded_modules("import licet.cli.run") | loaded_modules("import licet.hooks.answering")
+    places = [path for path in MODULES if name_of(path).removesuffix(".py").replace("/", ".") in
+              {name.removeprefix("licet.") for name in loaded}]  # fmt: skip
+    # Decisions call these three bound methods for each host.
+    assert {line.partition(":")[0] for line in problems(eager_patterns, places)} == {"core/algebra/scope.py"}
+
+
 def test_there_are_ready_made_tools_to_check() -> None:
     assert {path.name for path in MODULES if path.is_relative_to(SOURCE / "tools")} >= {"basic.py", "file_search.py"}
 
@@ -470,6 +503,8 @@ def test_there_are_ready_made_tools_to_check() -> None:
         *((empty_names, f"class {name}: ...", f"1: {name} says nothing about the thing") for name in (
             "PolicyManager", "HostHelper", "GateImpl", "BaseStore", "StoreBase",
         )),
+        (eager_patterns, "import re\nX = re.compile('x')", "2: compiles a pattern when it is imported"),
+        (eager_patterns, "import re\nX: Any = [re.compile('x').match]", "2: compiles a pattern when it is imported"),
         (empty_names, "def path_utils(): ...", "1: path_utils says nothing about the thing"),
     ],
 )  # fmt: skip
@@ -489,6 +524,7 @@ def test_each_check_sees_what_it_is_for(check: Check, sample: str, complaint: st
         (oversize, "x = 1\n" * 410),
         (missing_opening, '"""What it is for."""'),
         (half_sentences, 'def f():\n    """May it?"""\ndef _g(): ...\nclass _C: ...'),
+        (eager_patterns, "import re\nX = late_pattern('x')\ndef f(): return re.compile('x')"),
         (empty_names, "class Database: ...\ndef simple(): ...\nclass Implied: ...\ndef base_of(): ..."),
     ],
 )  # fmt: skip

@@ -13,7 +13,8 @@ import pytest
 
 from attacks.walled_programs import CANARY, PYTHON, Programs, both_kinds, place
 from licet import Refused
-from licet.assemble.program import _ScriptWalls, with_interpreter
+from licet.assemble.program import _ScriptWalls
+from licet.assemble.script_interpreter import with_interpreter
 from licet.guard.import_path import FoundProgram
 from licet.ports import Command, Finished, Layers, Walls
 from licet.sandbox.programs.runner import LocalProcesses

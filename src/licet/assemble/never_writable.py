@@ -30,6 +30,7 @@ from licet.core.values import COMMAND_LINE
 from licet.declare import Tool
 from licet.errors import RegistrationRefused
 from licet.guard.held_paths import Protect, ProtectedPath, outermost, protection_layer
+from licet.guard.real_paths import RealPaths
 from licet.policy_files.policy_paths import WORKSPACE_FILE, home_directory, own_directories, policy_paths
 from licet.sandbox import scratch
 from licet.sandbox.workers.tool_source import libraries, project_files
@@ -61,11 +62,12 @@ def never_writable(
 
     The files of `tools`, and of the tools that `manifest` names with `from:`, are closed too.
     """
-    found = [*_of_this_process(workdir)]
-    found += _code(project_files(tools))
+    real = RealPaths()
+    found = [*_of_this_process(workdir, real)]
+    found += _code(project_files(tools), real)
     if manifest is not None:
-        found += _project(manifest)
-        found += _servers(manifest, workdir)
+        found += _project(manifest, real)
+        found += _servers(manifest, workdir, real)
         found += _policy_in(workdir) if _made_in_code(manifest) else ()
     return outermost(found)
 
@@ -87,18 +89,18 @@ def protect_in(workdir: str) -> Protect:
     return protect
 
 
-def _code(files: Iterable[str]) -> Iterator[ProtectedPath]:
+def _code(files: Iterable[str], real: RealPaths) -> Iterator[ProtectedPath]:
     """The files of tools, and the directories where Python keeps their compiled code."""
     loaded = (getattr(module, "__spec__", None) for module in list(sys.modules.values()))
     from_text = {spec.origin for spec in loaded if spec is not None and isinstance(spec.loader, FromText)}
     for path in dict.fromkeys(files):
-        yield from _both_names((path,), CODE)
+        yield from _both_names((path,), CODE, real)
         # Python's own loader runs compiled files that it finds there; licet's loader compiles the source each time.
         why = SECOND_CODE if path in from_text else CODE
-        yield from _both_names((os.path.join(os.path.dirname(path), "__pycache__"),), why)
+        yield from _both_names((os.path.join(os.path.dirname(path), "__pycache__"),), why, real)
 
 
-def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
+def _project(manifest: Manifest, real: RealPaths) -> Iterator[ProtectedPath]:
     """The project files that the tools of a manifest load, and paths where a planted file would be loaded."""
     references = [reference for name, (reference, _) in manifest.sources.items() if name in manifest.admissions]
     if references:  # the code that follows imports is loaded only if there is source
@@ -109,7 +111,7 @@ def _project(manifest: Manifest) -> Iterator[ProtectedPath]:
         for path, refused in project_modules(references, code_roots(manifest)).closed():
             yield ProtectedPath(path, SECOND_CODE if refused else CODE)
         # Most of these are in the interpreter's own libraries; others are in directories that `PYTHONPATH` names.
-        yield from _both_names(installed_paths(references), CODE)
+        yield from _both_names(installed_paths(references), CODE, real)
 
 
 def has_servers(manifest: Manifest) -> bool:
@@ -117,7 +119,7 @@ def has_servers(manifest: Manifest) -> bool:
     return bool(manifest.servers or (manifest.lock is not None and manifest.lock.servers))
 
 
-def _servers(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
+def _servers(manifest: Manifest, workdir: str, real: RealPaths) -> Iterator[ProtectedPath]:
     """What the servers of a policy are started from, and the paths where a planted file would be."""
     if not has_servers(manifest):
         return
@@ -126,9 +128,9 @@ def _servers(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
     every = [found for _, found in server_paths(manifest, workdir, home_directory())]
     yield from (ProtectedPath(path, SERVER_CODE) for path in dict.fromkeys(path for one in every for path in one.own))
     for prefix in {prefix for one in every for prefix in one.prefixes}:
-        yield from _both_names(_prefix(prefix, workdir), _INTERPRETER)
+        yield from _both_names(_prefix(prefix, workdir), _INTERPRETER, real)
     if installed_by_links({site for one in every for site in one.sites}):
-        yield from _both_names(_installer_caches(), _CACHE)
+        yield from _both_names(_installer_caches(), _CACHE, real)
 
 
 def _made_in_code(manifest: Manifest) -> bool:
@@ -161,28 +163,28 @@ def closed_paths(manifest: Manifest, workdir: str) -> tuple[ProtectedPath, ...]:
     return outermost((*by_loader, *never_writable(workdir, manifest)))
 
 
-def _of_this_process(workdir: str) -> Iterator[ProtectedPath]:
+def _of_this_process(workdir: str, real: RealPaths) -> Iterator[ProtectedPath]:
     """The paths that are closed whatever the tools are."""
     for prefix in {sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix}:
-        yield from _both_names(_prefix(prefix, workdir), _INTERPRETER)
-    yield from _both_names(filter(None, (sys.executable, getattr(sys, "_base_executable", ""))), _INTERPRETER)
-    yield from _both_names(_libraries(), _LIBRARY)
-    yield from _both_names((os.path.dirname(os.path.dirname(os.path.abspath(__file__))),), _LICET)
-    yield from _both_names(_SYSTEM_FILES, _SYSTEM)
-    yield from _both_names(_shared_libraries(), _SYSTEM)
-    yield from _both_names(_entry_script(), _SCRIPT)
+        yield from _both_names(_prefix(prefix, workdir), _INTERPRETER, real)
+    yield from _both_names(filter(None, (sys.executable, getattr(sys, "_base_executable", ""))), _INTERPRETER, real)
+    yield from _both_names(_libraries(), _LIBRARY, real)
+    yield from _both_names((os.path.dirname(os.path.dirname(os.path.abspath(__file__))),), _LICET, real)
+    yield from _both_names(_SYSTEM_FILES, _SYSTEM, real)
+    yield from _both_names(_shared_libraries(), _SYSTEM, real)
+    yield from _both_names(_entry_script(), _SCRIPT, real)
     # Only walled calls have scratch.
     scratches = (scratch.parent(), scratch.sessions_parent()) if sys.platform == "linux" else ()
-    yield from _both_names(own_directories(), _OWN, readable=False)
-    yield from _both_names(scratches, _OTHERS, readable=False)
+    yield from _both_names(own_directories(), _OWN, real, readable=False)
+    yield from _both_names(scratches, _OTHERS, real, readable=False)
     if installed_by_links(libraries()):
-        yield from _both_names(_installer_caches(), _CACHE)
+        yield from _both_names(_installer_caches(), _CACHE, real)
 
 
-def _both_names(paths: Iterable[str], why: str, *, readable: bool = True) -> Iterator[ProtectedPath]:
+def _both_names(paths: Iterable[str], why: str, real: RealPaths, *, readable: bool = True) -> Iterator[ProtectedPath]:
     """Each path as it was named, and its real path: a grant may name either."""
     for path in paths:
-        for name in dict.fromkeys((os.path.abspath(path), os.path.realpath(path))):
+        for name in dict.fromkeys((os.path.abspath(path), real.of(path))):
             yield ProtectedPath(name, why, readable)
 
 

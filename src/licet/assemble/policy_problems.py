@@ -5,7 +5,6 @@ servers are in another workspace: the file in `.licet/`, while the manifest is n
 """
 
 import os
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -13,6 +12,7 @@ from typing import Literal
 from licet.core.decision.fixes import call_denials
 from licet.core.decision.reach import reach_of
 from licet.core.decision.validate import Misfit, validate_tools
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import CODING_AGENTS, SERVER_NAME, tool_parts
 from licet.core.values import Problem
@@ -33,7 +33,7 @@ class MisfitProblem(Problem, frozen=True):
     misfit: Misfit | None = None
 
 
-_TOOL = re.compile(rf"({SERVER_NAME})\.[^.].*")
+_TOOL = late_pattern(rf"({SERVER_NAME})\.[^.].*")
 
 
 def tools_without_server(manifest: Manifest) -> dict[str, list[str]]:

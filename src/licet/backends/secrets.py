@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from licet.backends.limits import MOST_KEY_BYTES, MOST_SECRETS_BYTES
+from licet.core.late_pattern import late_pattern
 from licet.core.values import key_bytes, key_text
 from licet.guard.handles.secrets_and_kv import getter
 from licet.guard.ports import LedgerUnavailable, Secrets, SecretsFunction, Unavailable
@@ -48,8 +49,8 @@ class ChainSecrets:
 
 
 _SEGMENT = "[a-z0-9]+(?:_[a-z0-9]+)*"
-_SEGMENTS = re.compile(f"{_SEGMENT}(?:/{_SEGMENT})+")
-_FOLDED = re.compile(f"{_SEGMENT}(?:__{_SEGMENT})+".replace("a-z", "A-Z"))
+_SEGMENTS = late_pattern(f"{_SEGMENT}(?:/{_SEGMENT})+")
+_FOLDED = late_pattern(f"{_SEGMENT}(?:__{_SEGMENT})+".replace("a-z", "A-Z"))
 
 
 class EnvironmentSecrets:
@@ -76,12 +77,12 @@ def variables_of(reference: str) -> tuple[str, ...]:
     return (reference,)  # exactly this name: `path` is not `PATH`
 
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_BARE = re.compile(r"[^\s\"'`#$\\]+")
-_SINGLE = re.compile(r"'([^']*)'")
-_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_AFTER = re.compile(r"\s*(?:\s#.*)?")  # the text that may follow a value
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_NAME = late_pattern(r"[A-Za-z_][A-Za-z0-9_./-]*")
+_BARE = late_pattern(r"[^\s\"'`#$\\]+")
+_SINGLE = late_pattern(r"'([^']*)'")
+_DOUBLE = late_pattern(r'"((?:[^"\\]|\\.)*)"')
+_AFTER = late_pattern(r"\s*(?:\s#.*)?")  # the text that may follow a value
+_CONTROL = late_pattern(r"[\x00-\x08\x0a-\x1f\x7f]")
 _ESCAPED = {"n": "\n", "r": "\r", "t": "\t", '"': '"', "\\": "\\"}
 
 Version = tuple[int, ...]

@@ -6,6 +6,7 @@ Makes commands of licet import installed code only, and nothing from the current
 anything outside the standard library is imported, and uses only modules that every interpreter has already loaded.
 """
 
+import gc
 import os
 import site
 import sys
@@ -45,6 +46,9 @@ def _module(finder: object) -> str:
 def program() -> None:
     """Run the command line as the program of this process."""
     import_installed_only()
+    # Hundreds of modules make no garbage while they are imported, and the interpreter looks for it a hundred times. It
+    # begins to look once the command is there (see `app`).
+    gc.disable()
     main()
 
 

@@ -5,6 +5,7 @@ library is imported here.
 """
 
 import errno
+import gc
 import importlib
 import os
 import sys
@@ -91,6 +92,8 @@ class Licet(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command: click.Command = importlib.import_module(f"licet.cli.{cmd_name}").command
+        gc.freeze()  # modules stay until the end: nothing looks through them for garbage
+        gc.enable()
         return command
 
     def resolve_command(
@@ -110,6 +113,11 @@ class Licet(click.Group):
             ctx.fail(f"there is no command `{args[0]}`; {hint}")
         if args[0] not in _WITHOUT_ORGANISATION and not ctx.resilient_parsing and not _asks_for_help(args):
             _require_organisation(ctx)
+        if args[0] == "run" and "--" in args and not ctx.resilient_parsing and not _asks_for_help(args):
+            # It starts, and tests the walls, on another core while this process imports the command.
+            from licet.sandbox.programs.early_supervisor import AHEAD, supervisor_ahead
+
+            ctx.meta[AHEAD] = ctx.with_resource(supervisor_ahead())
         return super().resolve_command(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:

@@ -44,6 +44,8 @@ def answer(agent: str, event: str) -> int:
         raise click.UsageError(str(wrong)) from None
     payload = sys.stdin.buffer.read(PAYLOAD_BYTES + 1)
 
+    from licet.sandbox.programs.early_supervisor import supervisor_ahead
+
     async def run() -> int:
         from licet.hooks.answering import service_alone
 
@@ -54,4 +56,5 @@ def answer(agent: str, event: str) -> int:
         sys.stderr.buffer.flush()
         return printed.code
 
-    return asyncio.run(run())
+    with supervisor_ahead():  # it tests the walls, which the gate asks for, while this process imports and reads
+        return asyncio.run(run())

@@ -29,6 +29,7 @@ from licet.cli.output import (
     wants_json,
 )
 from licet.core.algebra.scope import Malformed, path_key
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import Organisation
 from licet.core.values import Origin, Problem
@@ -65,7 +66,7 @@ class _File(click.Path):
 FILE = _File(path_type=Path)
 
 
-_DURATION = re.compile(r"(\d+)([smhdw])", re.ASCII)
+_DURATION = late_pattern(r"(\d+)([smhdw])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 

@@ -19,6 +19,7 @@ from licet.assemble import Places
 from licet.assemble.policy_problems import MOST_PROBLEMS, MisfitProblem
 from licet.core.algebra.scope import visible
 from licet.core.decision.validate import Misfit
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.manifest_fields import Organisation
 from licet.core.values import Origin, Problem, milliseconds
 from licet.own_files import create_file, replace_file
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 _COLOUR = {"error": "red", "warning": "yellow", "note": "cyan"}
-_SPENT = re.compile(r"would exceed (max_\w+)")
+_SPENT = late_pattern(r"would exceed (max_\w+)")
 _RANK = {"error": 0, "warning": 1, "note": 2}
 
 

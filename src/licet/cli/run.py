@@ -52,7 +52,7 @@ from licet.guard.execution import Finished, limit_name
 from licet.guard.result import Result
 from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import PLACES, policy_root, shown_path
-from licet.sandbox.programs.early_supervisor import supervisor_ahead
+from licet.sandbox.programs.early_supervisor import AHEAD
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 
@@ -255,11 +255,8 @@ def command(
     words: list[str] = _from_here(ctx.meta["command"], setting.workdir)
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
-    with supervisor_ahead() as ready:
-        flags = Flags(read, write, net, env)
-        wanted = RunOptions(ask, session, purpose, secrets, state, flags, save)
-        code = run_program(ctx, manifest, name, setting, words, wanted, ready)
-    ctx.exit(code)
+    wanted = RunOptions(ask, session, purpose, secrets, state, Flags(read, write, net, env), save)
+    ctx.exit(run_program(ctx, manifest, name, setting, words, wanted, ctx.meta[AHEAD]))
 
 
 REFUSED = 125

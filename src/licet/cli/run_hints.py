@@ -28,6 +28,7 @@ from licet.core.algebra.scope import inside, is_address, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import CapabilityDenied, address_grounds
 from licet.core.decision.reach import Reach
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.addresses import address_kind
 from licet.core.policy.terms import private_lists
 from licet.core.values import COMMAND_LINE
@@ -39,13 +40,13 @@ from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 _ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
 _READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
 _ABSENT = ("no such file", "enoent")  # with a private root, what may not be read is not there
-_REFUSED = re.compile(
+_REFUSED = late_pattern(
     r"operation not permitted|permission denied|read-only file system|invalid cross-device link|device or resource busy"
     r"|no such file or directory|directory nonexistent|\b(?:EPERM|EACCES|EROFS|EXDEV|EBUSY|ENOENT)\b",
     re.IGNORECASE,
 )
-_QUOTED = re.compile(r"""['"`‘“]([^'"`‘’“”]+)['"`’”]""")
-_BEFORE = re.compile(r"(\S+?)['\")]*:\s*(?:\[Errno \d+\]\s*)?$")
+_QUOTED = late_pattern(r"""['"`‘“]([^'"`‘’“”]+)['"`’”]""")
+_BEFORE = late_pattern(r"(\S+?)['\")]*:\s*(?:\[Errno \d+\]\s*)?$")
 _TEMPORARY = ("/tmp", "/var/tmp", "/run/scratch", *NEVER)  # noqa: S108 - may be scratch, which is the program's own
 
 
@@ -242,12 +243,12 @@ def _without_new_names(reach: Reach, directory: str) -> str:
 
 _NAME = r"['\"`‘“]?([\w.+-]+)['\"`’”]?"
 # As sh, bash, zsh, make, env, Python and Node say it.
-_NOT_FOUND = re.compile(
+_NOT_FOUND = late_pattern(
     rf": {_NAME}: (?:command )?not found\s*$|command not found: {_NAME}\s*$|spawn {_NAME} ENOENT"
     rf"|: {_NAME}: no such file or directory\s*$|no such file or directory: {_NAME}\s*$",
     re.IGNORECASE,
 )
-_OTHER_PYTHON = re.compile(r"(?:^|/)(python[\d.]*): No module named ")  # the next one on PATH was started instead
+_OTHER_PYTHON = late_pattern(r"(?:^|/)(python[\d.]*): No module named ")  # the next one on PATH was started instead
 
 
 def programs_not_found(said: str, reach: Reach | None) -> list[str]:

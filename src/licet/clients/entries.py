@@ -17,6 +17,7 @@ from msgspec import Struct
 from licet.backends.secrets import parse
 from licet.clients.jsonc import looks_random, secret_word
 from licet.clients.known import Client, Unusable, own_directory, read_own, replace_own, write_own
+from licet.core.late_pattern import late_pattern
 from licet.guard.ports import Unavailable
 
 _URLS = ("url", "httpUrl", "serverUrl")
@@ -57,14 +58,14 @@ _READ = frozenset(
     + ("http_headers", "env_http_headers", "env_vars")
 )
 _OF_A_GATEWAY = frozenset(("type", "command", "args", "env", "env_vars", "enabled", "disabled")) | OF_THE_CLIENT
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
-_BARE_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_REFERENCE = re.compile(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
-_FROM_ENVIRONMENT = re.compile(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)")
+_VARIABLE = late_pattern(r"\$\{([^}]*)\}")
+_BARE_VARIABLE = late_pattern(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_REFERENCE = late_pattern(r"\$\{(?:env:)?[A-Za-z_][A-Za-z0-9_]*\}|\$[A-Za-z_][A-Za-z0-9_]*")
+_FROM_ENVIRONMENT = late_pattern(r"(?:env:)?([A-Za-z_][A-Za-z0-9_]*)")
 # Variables that make a program load other code, whatever their value is; and those that say where licet finds programs
 # and the list of what was accepted, which are ordinary if each has the value that it has for the client.
-_OF_LOADERS = re.compile(r"(PYTHON|LD_|DYLD_|NODE_).*", re.IGNORECASE)
-_OF_PLACES = re.compile(r"(XDG_|LICET_|NPM_CONFIG_|PIP_|UV_|GIT_).*|PATH|HOME|TMPDIR|BASH_ENV|ENV", re.IGNORECASE)
+_OF_LOADERS = late_pattern(r"(PYTHON|LD_|DYLD_|NODE_).*", re.IGNORECASE)
+_OF_PLACES = late_pattern(r"(XDG_|LICET_|NPM_CONFIG_|PIP_|UV_|GIT_).*|PATH|HOME|TMPDIR|BASH_ENV|ENV", re.IGNORECASE)
 
 
 class Stays(Struct, frozen=True):

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from licet.clients.limits import CONFIG_DEPTH
+from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
 
 KeyPath = tuple[str, ...]
@@ -123,7 +124,7 @@ def _without(data: dict[str, Any], table: KeyPath) -> Any:
     return {**data, table[0]: _without(inner if isinstance(inner, dict) else {}, table[1:])}
 
 
-_TOKEN = re.compile(
+_TOKEN = late_pattern(
     r"""(?P<skipped>[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)
       | (?P<string>"(?:[^"\\]|\\.)*")
       | (?P<mark>[{}\[\],:])
@@ -442,18 +443,18 @@ def _member_text(text: str, node: _Node, place: _Member, name: str, data: Mappin
     return f"{key}: {(newline_of(text) + indent).join(lines)}"
 
 
-_NAMED = re.compile(
+_NAMED = late_pattern(
     r"(?i)token|key|secret|passw|pwd|credential|auth|cookie|session|dsn|private|signature|(?:^|[_-])(?:pat|pass)(?:$|[_-])"
 )
-_KNOWN = re.compile(
+_KNOWN = late_pattern(
     r"(?:gh[pousr]_|github_pat_|glpat-|sk-|sk_|pk_|rk_|xox[abeprs]-|xapp-|AKIA|ASIA|AIza|ya29\.|eyJ|npm_|pypi-|hf_|lin_api_|"
     r"ntn_|secret_|dop_v1_|shpat_|SG\.)[A-Za-z0-9_.\-]{8,}"
 )
-_WITH_PASSWORD = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s@]*:[^/\s@]+@")
-_CREDENTIALS = re.compile(r"(?i)\b(?:bearer|basic)\s+\S{6,}")
-_RUN = re.compile(r"[A-Za-z0-9+=]{20,}")
-_FLAG = re.compile(r"--?([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?", re.DOTALL)
-_QUERY = re.compile(r"[?&]([A-Za-z0-9_.-]+)=([^&#]+)")
+_WITH_PASSWORD = late_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s@]*:[^/\s@]+@")
+_CREDENTIALS = late_pattern(r"(?i)\b(?:bearer|basic)\s+\S{6,}")
+_RUN = late_pattern(r"[A-Za-z0-9+=]{20,}")
+_FLAG = late_pattern(r"--?([A-Za-z][A-Za-z0-9_-]*)(?:=(.*))?", re.DOTALL)
+_QUERY = late_pattern(r"[?&]([A-Za-z0-9_.-]+)=([^&#]+)")
 _LEAST_BITS = 3.5  # per character; words and hexadecimal counters have less
 
 

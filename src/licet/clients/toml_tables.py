@@ -14,13 +14,14 @@ from msgspec import Struct
 
 from licet.clients.jsonc import BadConfig, KeyPath, Original, Span, newline_of, table_of
 from licet.clients.limits import TOML_CHARACTERS
+from licet.core.late_pattern import late_pattern
 
 if TYPE_CHECKING:
     from tomlkit.items import Item, Key
 
-_HEADER = re.compile(r"^[ \t]*\[", re.MULTILINE)  # or a line inside of a value
-_MARKED = re.compile("\0[^\1]*\1\r?\n?")  # no TOML has these two characters
-_BLANK = re.compile(r"(?:[ \t]*\r?\n)+")
+_HEADER = late_pattern(r"^[ \t]*\[", re.MULTILINE)  # or a line inside of a value
+_MARKED = late_pattern("\0[^\1]*\1\r?\n?")  # no TOML has these two characters
+_BLANK = late_pattern(r"(?:[ \t]*\r?\n)+")
 
 
 class _Statement(Struct, frozen=True):

@@ -17,7 +17,6 @@ import hashlib
 import inspect
 import linecache
 import os
-import symtable
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
@@ -603,6 +602,8 @@ def _first_line(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> 
 
 def _free_names(text: str) -> set[str]:
     """The global names that a statement uses, now or when it is called, and does not define itself."""
+    import symtable  # only functions that were typed at a prompt have their text read
+
     top = symtable.symtable(text, "<cell>", "exec")
     defined = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_assigned() or symbol.is_namespace()}
     used = {symbol.get_name() for symbol in top.get_symbols() if symbol.is_referenced()}

@@ -265,6 +265,7 @@ def register(
     ceiling = replace(ceiling, layers=(*ceiling.layers, protection_layer(closed, ceiling.origin)))
     misfits: dict[str, list[Ground]] = {}
     untied: list[Ground] = []
+    searched: _Searched = {}
     for tool in tools:
         if tool.name in misfits:
             misfits[tool.name].append(declared_twice(tool.name))
@@ -275,7 +276,7 @@ def register(
                 (misfits[tool.name] if strict else untied).extend(untied_grounds(tool, ceiling))
         except TooManyPairs:
             raise RegistrationRefused([misfit_of(tool.name, too_many_pairs(tool.name))]) from None
-        misfits[tool.name] += _import_misfits(reach_of(ceiling, tool.name), ports, imports)
+        misfits[tool.name] += _import_misfits(reach_of(ceiling, tool.name), ports, imports, searched)
     if refuse and any(misfits.values()):
         raise RegistrationRefused(misfit_of(name, ground) for name, found in misfits.items() for ground in found)
     warn_untied(untied)
@@ -309,11 +310,22 @@ def _misfits(
     yield from argument_rule_misfits(tool, ceiling)
 
 
-def _import_misfits(reach: Reach | None, ports: Ports, imports: WritableImports) -> list[Ground]:
-    """Misfits for writable directories on the import path of this process. With `drop`, take these off the path."""
+# By the paths that may be written and those that may not: the writable places on the import path.
+_Searched = dict[tuple[tuple[str, ...], tuple[str, ...]], list[Writable]]
+
+
+def _import_misfits(reach: Reach | None, ports: Ports, imports: WritableImports, searched: _Searched) -> list[Ground]:
+    """Misfits for writable directories on the import path of this process. With `drop`, take these off the path.
+
+    Most tools of a policy may write the same paths, and the import path is searched once for all of these.
+    """
     if imports == "accept" or reach is None or not _writes_files(reach, ports):
         return []
-    found = list(writable_imports(held_paths(reach.grant)))
+    held = held_paths(reach.grant)
+    written = held.allowed("write"), held.denied("write")
+    if written not in searched:
+        searched[written] = list(writable_imports(held))
+    found = searched[written]
     if imports == "drop":
         drop(found)
         return []

@@ -7,7 +7,6 @@ the tool and the reason.
 """
 
 import asyncio
-import re
 from collections.abc import Coroutine, Iterable, Mapping
 from contextlib import suppress
 from operator import length_hint
@@ -18,6 +17,7 @@ from licet.core.algebra.rules import Use
 from licet.core.algebra.set import Rules
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Approval, Ground
+from licet.core.late_pattern import late_pattern
 from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
@@ -37,7 +37,7 @@ from licet.guard.result_parts import NOTHING, ResultParts, outcome
 from licet.guard.session_end import check_session, end_with_session, look_up_end, mark_ended
 
 _ADMISSION = CallAdmission()
-_NAME = re.compile(r"[A-Za-z0-9_./-]{1,128}")
+_NAME = late_pattern(r"[A-Za-z0-9_./-]{1,128}")
 
 
 class Session(SessionFacts):

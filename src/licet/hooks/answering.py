@@ -340,6 +340,8 @@ class Answering:
             )
         finally:
             pump.cancel()
+            if self._ready is not None:
+                self._ready.prepare()
 
     def _call_of(self, ticket: Ticket) -> Call:
         """The open call of a ticket, which no other process can run any more."""

@@ -1,7 +1,8 @@
 """Supervisors that were started ahead, so that a shell line does not wait for the start of an interpreter.
 
-Each serves one line. When one is taken, another is started while the line runs. They know nothing of any policy, and
-nothing of a line stays in them.
+Each serves one line. Another is started when an event is answered that a line will follow, and when a line has ended:
+not while one starts, which would wait for the same cores. They know nothing of any policy, and nothing of a line stays
+in them.
 """
 
 import asyncio
@@ -21,16 +22,13 @@ class ReadySupervisors:
         self._closed = False
 
     def take(self) -> Supervisor | None:
-        """One that waits; None if none does. Another one is started meanwhile."""
-        found = None
-        while self._ready and found is None:
+        """One that waits; None if none does."""
+        while self._ready:
             candidate = self._ready.pop(0)
             if candidate.process.poll() is None:
-                found = candidate
-            else:
-                candidate.discard()
-        self.prepare()
-        return found
+                return candidate
+            candidate.discard()
+        return None
 
     def prepare(self) -> None:
         """Start some in the background, if there are too few."""

@@ -6,7 +6,6 @@ can do. A crash leaves a ticket that nobody redeems, or one that counts as used;
 """
 
 import os
-import re
 import secrets
 import stat
 import time
@@ -19,6 +18,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
 from licet.hooks.limits import MOST_TICKET_BYTES, MOST_TICKETS, TICKET_SECONDS
 from licet.hooks.policy_choice import hooks_directory
@@ -28,7 +28,7 @@ from licet.policy_files.policy_paths import NoHome
 Keeps = Literal["nothing", "directory", "shell"]
 Why = Literal["unknown", "used", "expired", "other text", "other user", "unreadable"]
 
-_ID = re.compile(r"[0-9a-f]{32}")
+_ID = late_pattern(r"[0-9a-f]{32}")
 _USED, _DIRECTORY = ".used", ".directory"
 _REASONS: dict[Why, str] = {
     "unknown": "there is no such ticket: the agent's hook writes one for each line",

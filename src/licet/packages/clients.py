@@ -37,6 +37,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from licet.core.algebra.scope import inside, visible
+from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
 from licet.own_files import find_on_path, open_regular, read_most, read_regular
 from licet.packages.limits import (
@@ -115,7 +116,7 @@ async def in_thread(seconds: float, work: Callable[[], Result]) -> Result:
         pool.shutdown(wait=False)
 
 
-_LOADS_CODE = re.compile(
+_LOADS_CODE = late_pattern(
     r"PYTHON.*|NODE_OPTIONS|NODE_PATH|LD_PRELOAD|LD_AUDIT|npm_(lifecycle|package|node|exec).*"
     r"|PWD|OLDPWD|INIT_CWD|(PYENV|NODENV)_DIR",
     re.IGNORECASE,
@@ -128,8 +129,8 @@ _OF_NPM_RUN = frozenset(
 _WHOSE_CERTIFICATES = frozenset(("--use-system-ca", "--use-openssl-ca", "--use-bundled-ca"))
 _NATIVE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
 # In the words of Node, and of pip.
-_NOT_TRUSTED = re.compile(r"SELF_SIGNED_CERT|UNABLE_TO_(GET_ISSUER|VERIFY_LEAF)|CERTIFICATE_VERIFY_FAILED")
-_NOT_REACHED = re.compile(
+_NOT_TRUSTED = late_pattern(r"SELF_SIGNED_CERT|UNABLE_TO_(GET_ISSUER|VERIFY_LEAF)|CERTIFICATE_VERIFY_FAILED")
+_NOT_REACHED = late_pattern(
     r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|EHOSTUNREACH|ENETUNREACH|ETIMEDOUT|ERR_SOCKET_TIMEOUT|EIDLETIMEOUT"
     r"|ECONNECTIONTIMEOUT|NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError"
     r"|Connection aborted|timed out"
@@ -278,8 +279,8 @@ _ROOTS = (
     *("NODENV_ROOT", "NODENV_DIR", "RBENV_ROOT", "PROTO_HOME", "FNM_DIR"),
 )
 _SHIM_SETTINGS = (".tool-versions", ".asdfrc", ".config/mise")
-_NPM_SETTING = re.compile(r"\s*(prefix|globalconfig)\s*=\s*[\"']?(.*?)[\"']?\s*")
-_STARTS = re.compile(r"^\s*exec\s+[\"']?([^\"'\s$]+)", re.MULTILINE)
+_NPM_SETTING = late_pattern(r"\s*(prefix|globalconfig)\s*=\s*[\"']?(.*?)[\"']?\s*")
+_STARTS = late_pattern(r"^\s*exec\s+[\"']?([^\"'\s$]+)", re.MULTILINE)
 
 
 def npm_places(npm: str, node: str, home: str) -> Iterator[str]:

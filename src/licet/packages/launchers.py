@@ -29,6 +29,7 @@ from typing import Literal
 from msgspec import Struct
 
 from licet.core.algebra.scope import visible
+from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
 from licet.own_files import read_regular
 from licet.packages.limits import LARGEST_PYVENV, LONGEST_NPM_NAME
@@ -133,11 +134,11 @@ def _version(python: str) -> tuple[int, int] | None:
 
 
 # Builds have names too: `python3.13t` without the global lock, `python3-dbg`, `pypy3-c`, `python3.12-intel64`.
-_PYTHON_NAME = re.compile(
+_PYTHON_NAME = late_pattern(
     r"(python|pypy|graalpy)w?(-?[0-9][0-9._]*)?[dmtuw]*(-(dbg|debug|c|32|64|intel64|x86_64|arm64))?(\.exe)?",
     re.IGNORECASE,
 )
-_OTHERS = re.compile(r"(node|sh|bash|dash|zsh|ruby|perl)((?<=node)js)?(-?[0-9][0-9._]*)?(\.exe)?", re.IGNORECASE)
+_OTHERS = late_pattern(r"(node|sh|bash|dash|zsh|ruby|perl)((?<=node)js)?(-?[0-9][0-9._]*)?(\.exe)?", re.IGNORECASE)
 
 
 def interpreter(name: str) -> str:
@@ -260,8 +261,8 @@ _NPX = _Flags(
     },
 )
 _NPM_PART = r"[A-Za-z0-9~][A-Za-z0-9._~-]*"
-_NPM_NAME = re.compile(rf"(@{_NPM_PART}/)?{_NPM_PART}")
-_NPM_VERSION = re.compile(r"[0-9A-Za-z*^~<>=|.+ -]*")
+_NPM_NAME = late_pattern(rf"(@{_NPM_PART}/)?{_NPM_PART}")
+_NPM_VERSION = late_pattern(r"[0-9A-Za-z*^~<>=|.+ -]*")
 
 
 def npm_package(text: str) -> tuple[str, str]:
@@ -472,7 +473,7 @@ _RUN = _Flags(
     dict.fromkeys(_RUN_FLAGS.split(), "value"),
     {"-d": "leaves the server without a pipe to speak through", "--detach": "leaves the server without a pipe"},
 )
-_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._/:@-]*")
+_IMAGE = late_pattern(r"[a-z0-9][A-Za-z0-9._/:@-]*")
 
 
 def _docker(words: tuple[str, ...]) -> Launch:

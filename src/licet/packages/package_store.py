@@ -10,7 +10,6 @@ store, and no grant can, so the check finds accidents and other programs, not so
 
 import hashlib
 import os
-import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import visible
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.lock import Resolved
 from licet.core.values import digest
 from licet.own_files import open_regular
@@ -54,8 +54,8 @@ Starter = Literal["node", "python", ""]
 _FILES = "files.json"
 _NEW = ".new-"
 _LOCK = ".lock"
-_NAME = re.compile(r"(@[A-Za-z0-9~][A-Za-z0-9._~-]*/)?[A-Za-z0-9~][A-Za-z0-9._~-]*")
-_VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.!+_-]*")
+_NAME = late_pattern(r"(@[A-Za-z0-9~][A-Za-z0-9._~-]*/)?[A-Za-z0-9~][A-Za-z0-9._~-]*")
+_VERSION = late_pattern(r"[0-9A-Za-z][0-9A-Za-z.!+_-]*")
 
 
 class Installed(Struct, frozen=True):

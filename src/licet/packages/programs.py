@@ -10,7 +10,6 @@ version manager on PATH, which is asked where its interpreter is.
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from glob import escape, glob
@@ -19,6 +18,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from licet.core.algebra.scope import visible
+from licet.core.late_pattern import late_pattern
 from licet.own_files import find_on_path, open_regular, read_most
 from licet.packages.clients import is_native, native_program
 from licet.packages.launchers import (
@@ -37,8 +37,8 @@ __all__ = [
     "FoundProgram", "find_program", "first_line", "installed_prefixes", "interpreter_of", "runtime_of", "same_program",
 ]  # fmt: skip
 
-_SHEBANG = re.compile(rb"#![ \t]*(?:\S*/env[ \t]+(?:-S[ \t]+)?)?(\S+)[ \t]*([^\n]*)\n")
-_LINES = re.compile(rb"#!/bin/sh\n'''exec' \"?([^\"\n]+?)\"? \"\$0\" \"\$@\"\n")  # pip's form for long paths
+_SHEBANG = late_pattern(rb"#![ \t]*(?:\S*/env[ \t]+(?:-S[ \t]+)?)?(\S+)[ \t]*([^\n]*)\n")
+_LINES = late_pattern(rb"#!/bin/sh\n'''exec' \"?([^\"\n]+?)\"? \"\$0\" \"\$@\"\n")  # pip's form for long paths
 
 
 class FoundProgram(Struct, frozen=True):

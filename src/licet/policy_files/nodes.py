@@ -26,6 +26,7 @@ from typing import Any, NoReturn, TypeAlias
 from msgspec import Struct
 
 from licet.core.algebra.scope import UNSEEN, visible
+from licet.core.late_pattern import late_pattern
 from licet.core.values import Origin, Problem
 from licet.policy_files.limits import DEEPEST, LARGEST_INT, MOST_ALIASED, MOST_BYTES, MOST_PROBLEMS, MOST_VALUES
 
@@ -37,12 +38,12 @@ _PLAIN_ASCII = bytes(range(0x20, 0x7F)) + b"\t\n"
 # and unusual line breaks (a lone CR, U+0085, U+2028, U+2029), where editors show one line and YAML reads two.
 _CONTROLS = r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff"
 _BIDI = r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_NOWHERE = re.compile(rf"[{_CONTROLS}{_BIDI}\ufeff]|\r(?!\n)")
+_NOWHERE = late_pattern(rf"[{_CONTROLS}{_BIDI}\ufeff]|\r(?!\n)")
 
 # Refused in keys and values, also as escapes: characters without a width (U+E0000 to U+E007F can hide a sentence), and
 # lone surrogates, which UTF-8 cannot encode.
 _INVISIBLE = r"\u00ad\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"
-_HIDDEN = re.compile(rf"[{_CONTROLS}{_BIDI}{_INVISIBLE}{UNSEEN}\r\ud800-\udfff]")
+_HIDDEN = late_pattern(rf"[{_CONTROLS}{_BIDI}{_INVISIBLE}{UNSEEN}\r\ud800-\udfff]")
 
 
 class Unreadable(ValueError):
@@ -145,10 +146,10 @@ _COMPLAINTS = (
     ("line break", "the end of the line", ""),
     ("chomping", "the end of the line", ""),
 )
-_WORD = re.compile(r"[\w.-]{1,40}|.", re.DOTALL)
+_WORD = late_pattern(r"[\w.-]{1,40}|.", re.DOTALL)
 
-_JSON_TOKEN = re.compile(r'[ \t\n\r]*([][{},:"]|[^][{},:" \t\n\r]+|)')
-_JSON_PLAIN = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
+_JSON_TOKEN = late_pattern(r'[ \t\n\r]*([][{},:"]|[^][{},:" \t\n\r]+|)')
+_JSON_PLAIN = late_pattern(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null")
 
 
 def yaml_events(text: str, file: str) -> Iterator[Any]:
@@ -250,7 +251,7 @@ _WORDS: dict[str, bool | None] = {
     **dict.fromkeys(("true", "True", "TRUE"), True),
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
-_NUMBER = re.compile(
+_NUMBER = late_pattern(
     r"(?P<decimal>[-+]?[0-9]+)|0o(?P<octal>[0-7]+)|0x(?P<hexadecimal>[0-9a-fA-F]+)"
     r"|(?P<fraction>[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)"
     r"|(?P<endless>[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))"

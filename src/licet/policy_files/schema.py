@@ -25,6 +25,7 @@ from licet.core.algebra.scope import (
     secret_reference,
     variable,
 )
+from licet.core.late_pattern import late_pattern
 from licet.core.limits import MOST_ASKS
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
 from licet.core.policy.layer import CLASSES, LEVELS
@@ -435,8 +436,8 @@ DESCRIPTIONS = {
 _KNOWN = {name for shape in SHAPES.values() for name in shape.fields}
 
 # Keys in a text that cannot be parsed: at the start of a line, or inside braces.
-_BLOCK_KEY = re.compile(rb"^[\"']?([\w-]{1,64})[\"']?[ \t]*:", re.MULTILINE)
-_FLOW_KEY = re.compile(rb"[{,\s][\"']?([\w-]{1,64})[\"']?\s*:")
+_BLOCK_KEY = late_pattern(rb"^[\"']?([\w-]{1,64})[\"']?[ \t]*:", re.MULTILINE)
+_FLOW_KEY = late_pattern(rb"[{,\s][\"']?([\w-]{1,64})[\"']?\s*:")
 
 
 def foreign(node: Node | None, data: bytes, problems: Collection[Problem]) -> str:

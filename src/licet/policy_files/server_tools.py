@@ -18,6 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from licet.core.algebra.scope import NAME_PATTERN
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.connector import Installed
 from licet.core.policy.lock import Definition, LockedServer
 from licet.core.policy.manifest import Manifest
@@ -115,9 +116,9 @@ class _Prompt(_Described, rename="camel", kw_only=True):
 
 
 _SHAPES: Mapping[str, Any] = {"tools": _Tool, "resources": _Resource, "templates": _Template, "prompts": _Prompt}
-_INVALID_VALUE = re.compile(r"Invalid enum value .*(?= - at `\$)", re.DOTALL)  # it quotes the server
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-_TEMPLATE = re.compile(r"(?:[^{}]|\{[^{}]+\})+")
+_INVALID_VALUE = late_pattern(r"Invalid enum value .*(?= - at `\$)", re.DOTALL)  # it quotes the server
+_SCHEME = late_pattern(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_TEMPLATE = late_pattern(r"(?:[^{}]|\{[^{}]+\})+")
 
 
 def shape_problem(kind: str, definition: Mapping[str, Any]) -> str:

@@ -35,6 +35,7 @@ from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Access, Grant, access
 from licet.guard.held_paths import HeldPaths, held_paths
 from licet.guard.import_path import changeable, followed
+from licet.guard.real_paths import RealPaths
 from licet.sandbox.kernel import landlock
 from licet.sandbox.limits import MOST_CLOSED_FILES, MOST_GRANT_FILES, MOST_RULES
 from licet.sandbox.workers.tool_source import ToolSource, libraries
@@ -167,7 +168,12 @@ class KernelPaths(Struct, frozen=True):
 
 
 def kernel_paths(
-    grant: Grant, *, private_root: bool, program: bool = False, missing: Collection[str] = ()
+    grant: Grant,
+    *,
+    private_root: bool,
+    program: bool = False,
+    missing: Collection[str] = (),
+    real: RealPaths | None = None,
 ) -> KernelPaths:
     """The part of a call's files that the kernel can grant; a private root mounts over closed files.
 
@@ -178,20 +184,22 @@ def kernel_paths(
     private root, or if a closed path does not exist, the directories around it get no rule: so `closed_names` are made
     first; those that could not be are `missing`. A link cannot be a mount point: if one leads to a closed path, nothing
     in its directory can be removed or renamed.
+
+    `real` has the paths that the caller has resolved for the same walls.
     """
-    reach = grant.reach
+    reach, real = grant.reach, RealPaths() if real is None else real
     granted = _granted(reach)
     reads, writes, deletes = granted.reads, granted.writes, granted.deletes
     unread, unwritten = granted.unread, granted.unwritten
     undeleted = tuple({*unwritten, *granted.undeleted, *unread})
-    links = _links_to(undeleted) if deletes else []
+    links = _links_to(undeleted, real) if deletes else []
     readable = landlock.READ | (landlock.EXECUTE if program else 0)
     writable = landlock.WRITE | (landlock.SPECIAL if program else 0)
     if not private_root:
         rules = (
-            *_rules(reads.values(), readable, unread),
-            *_rules(writes.values(), writable, unwritten, (*unwritten, *unread)),
-            *_rules(deletes.values(), landlock.DELETE, undeleted, links=links),
+            *_rules(real, reads.values(), readable, unread),
+            *_rules(real, writes.values(), writable, unwritten, (*unwritten, *unread)),
+            *_rules(real, deletes.values(), landlock.DELETE, undeleted, links=links),
         )
         return KernelPaths((*reads,), tuple(dict.fromkeys((*writes, *deletes))), (), (), rules)
     hide = tuple(path for path in unread if path != "/" and os.path.lexists(path))
@@ -202,23 +210,23 @@ def kernel_paths(
     plantable = _plantable(reach, unwritten, missing)
     lasting = [path for path in granted.undeleted if path not in unwritten and path not in hide]
     rules = (
-        *_rules(reads.values(), readable, ()),
-        *_rules(writes.values(), writable, plantable, (*unwritten, *unread)),
-        *_rules(deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread), links),
+        *_rules(real, reads.values(), readable, ()),
+        *_rules(real, writes.values(), writable, plantable, (*unwritten, *unread)),
+        *_rules(real, deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread), links),
     )
     hold = tuple(_on_the_way(everywhere, (*hide, *kept, *plantable, *links)))
     # What is mounted to be read cannot be written: where writes are granted too, it is there already.
-    also = {path for path, real in reads.items() if inside(path, everywhere) and inside(real, changed.values())}
+    also = {path for path, led in reads.items() if inside(path, everywhere) and inside(led, changed.values())}
     only_read = tuple(path for path in reads if path not in also)
     return KernelPaths((*only_read, *kept), tuple(changed), hide, hold, rules)
 
 
-def _links_to(paths: Iterable[str]) -> list[str]:
+def _links_to(paths: Iterable[str], real: RealPaths) -> list[str]:
     """The links on the way to some paths: replacing one changes what the path means."""
     found: dict[str, None] = {}
     for path in paths:
         with suppress(OSError):  # circular links
-            found.update(dict.fromkeys(followed(path)[1]))
+            found.update(dict.fromkeys(real.links_to(path)))
     return list(found)
 
 
@@ -323,6 +331,7 @@ def _led(reach: Reach, held: HeldPaths, path: str, action: str) -> str | None:
 
 
 def _rules(
+    real: RealPaths,
     roots: Iterable[str],
     access: int,
     denied: Sequence[str],
@@ -331,7 +340,7 @@ def _rules(
 ) -> Iterator[KernelRule]:
     """Rules for the parts of trees without denied paths, these links, and the paths in `left_out`."""
     count = 0
-    denied, left_out = [os.path.realpath(path) for path in denied], [os.path.realpath(path) for path in left_out]
+    denied, left_out = [real.of(path) for path in denied], [real.of(path) for path in left_out]
     with _Identities() as identities:
         for root in roots:
             for path in around(root, (*denied, *links)):

@@ -1,12 +1,15 @@
 """Imports modules from the source files that a review reads: from a fixed list, or of installed packages.
 
-The paths at which Python would find the code of tools that a manifest names with `from:`. Nothing is imported.
+The paths at which Python would find the code of tools that a manifest names with `from:`, and the directories of its
+libraries. Nothing is imported.
 """
 
 import importlib.machinery
 import importlib.util
 import os
 import pathlib
+import sys
+import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, SourceFileLoader
 from types import ModuleType
@@ -15,6 +18,8 @@ from typing import Any
 from msgspec import Struct
 
 from licet.core.policy.layer import CODE, SECOND_CODE
+
+_LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
 
 
 class ModulePlace(Struct, frozen=True):
@@ -125,3 +130,11 @@ def tool_files(references: Iterable[str], directory: str) -> Iterator[tuple[str,
 def _both(path: str, why: str) -> Iterator[tuple[str, str]]:
     for name in dict.fromkeys((path, os.path.realpath(path))):
         yield name, why
+
+
+def library_directories() -> tuple[str, ...]:
+    """The real directories of the standard library and of installed packages that this process imports from."""
+    paths = sysconfig.get_paths()
+    found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
+    found += [path for path in sys.path if os.path.basename(path) in _LIBRARY_NAMES]
+    return tuple(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))

@@ -12,7 +12,6 @@ import importlib.util
 import os
 import re
 import sys
-import sysconfig
 import zipimport
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -21,14 +20,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from licet.core.late_pattern import late_pattern
 from licet.core.values import Origin, Problem
 from licet.own_files import read_regular
 from licet.source.finder import OURS, ModulePlace, code_directories
 from licet.source.limits import LARGEST_HOOK, LARGEST_SOURCE, LONGEST_MODULE_NAME, LONGEST_REFERENCE, MOST_MODULES
 from licet.source.scopes import absolute, with_parents
 from licet.source.source_files import module_files, too_expensive_to_parse
-
-_LIBRARY_NAMES = ("site-packages", "dist-packages", "lib-dynload")
 
 
 def followed(
@@ -57,14 +55,6 @@ def followed(
         unseen = [(other, locate(other)) for other in wanted if other and other not in found]
         left += [(other, there) for other, there in unseen if there is not None]
     return found
-
-
-def library_directories() -> tuple[str, ...]:
-    """The real directories of the standard library and of installed packages that this process imports from."""
-    paths = sysconfig.get_paths()
-    found = [paths[key] for key in ("stdlib", "platstdlib", "purelib", "platlib")]
-    found += [path for path in sys.path if os.path.basename(path) in _LIBRARY_NAMES]
-    return tuple(dict.fromkeys(os.path.realpath(path) for path in found if os.path.isdir(path)))
 
 
 def _size(file: str) -> int:
@@ -301,7 +291,7 @@ def _leads_to(directory: str, top: str) -> bool:
 _READY_MADE = ("licet", "tools")
 INSTALLED = Path(__file__).parents[2]  # the directory that contains the package licet
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
-_REFERENCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
+_REFERENCE = late_pattern(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER})*):({_IDENTIFIER})")
 
 
 def split_reference(reference: str) -> re.Match[str] | None:

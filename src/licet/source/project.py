@@ -14,8 +14,8 @@ from itertools import accumulate
 from msgspec import Struct
 
 from licet.source.declarations import wasm_files
-from licet.source.finder import ENDINGS, OURS, ModulePlace, code_directories
-from licet.source.imports import SOURCE_LOADERS, find_installed, followed, library_directories
+from licet.source.finder import ENDINGS, OURS, ModulePlace, code_directories, library_directories
+from licet.source.imports import SOURCE_LOADERS, find_installed, followed
 from licet.source.limits import MOST_IMPORTED_NAMES, MOST_PROJECT_BYTES, MOST_TOP_NAMES
 from licet.source.scopes import with_parents
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from licet.core.late_pattern import late_pattern
 from licet.source.limits import LONGEST_ANNOTATION
 
 
@@ -184,11 +185,11 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
 
 _TYPING = ("typing", "typing_extensions")
 # Source that may give a name of a condition another value, wherever in the file it stands.
-_REBINDS_TYPING = re.compile(
+_REBINDS_TYPING = late_pattern(
     r"\bTYPE_CHECKING\s*[^\s\w=:,)\]]{0,3}=(?!=)|\bTYPE_CHECKING\s*:[^=\n]*=(?!=)|\bglobal\b[^\n]*\bTYPE_CHECKING\b"
     r"|['\"]TYPE_CHECKING['\"]"
 )
-_REBINDS_NAME = re.compile(
+_REBINDS_NAME = late_pattern(
     r"(?<![.\w])__name__\s*:?=(?!=)|\bglobal\b[^\n]*\b__name__\b|['\"]__name__['\"]\s*\]\s*=(?!=)"
 )
 

@@ -15,6 +15,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from licet.core.late_pattern import late_pattern
 from licet.core.values import Origin, Problem
 from licet.own_files import FileTooLarge, read_regular, size_text
 from licet.source.finder import OURS
@@ -33,14 +34,14 @@ _LIBRARIES = ("site-packages", "dist-packages")
 _NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages", "build", "dist"})
 # Words, signs and line ends. Those in strings and comments count too: an f-string contains code, and only a real
 # tokenizer can find the end of a string.
-_TOKEN = re.compile(r"\w+|[^\w\s]|\n|\r")
+_TOKEN = late_pattern(r"\w+|[^\w\s]|\n|\r")
 _WORD = r"[\w\u0080-\U0010ffff]++"
-_DOTTED = re.compile(rf"{_WORD}(?:[\s\\]*+\.[\s\\]*+{_WORD})*+")
-_MANY_DOTS = re.compile(rf"(?:\.[\s\\]*+{_WORD}[\s\\]*+){{{MOST_DOTS + 1}}}")
-_LINE_BREAK = re.compile(r"\r\n|\r|\n")
+_DOTTED = late_pattern(rf"{_WORD}(?:[\s\\]*+\.[\s\\]*+{_WORD})*+")
+_MANY_DOTS = late_pattern(rf"(?:\.[\s\\]*+{_WORD}[\s\\]*+){{{MOST_DOTS + 1}}}")
+_LINE_BREAK = late_pattern(r"\r\n|\r|\n")
 # Characters that show text in another order than Python reads it ("trojan source"): embeddings, overrides, isolates.
-_REORDERING = re.compile("[\u202a-\u202e\u2066-\u2069]")
-_F_STRING = re.compile(
+_REORDERING = late_pattern("[\u202a-\u202e\u2066-\u2069]")
+_F_STRING = late_pattern(
     r"(?<!\w)(?:f|fr|rf)(?:"
     r'"""(?:[^\\]|\\.)*?"""|'
     r"'''(?:[^\\]|\\.)*?'''|"

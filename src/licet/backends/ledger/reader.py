@@ -15,7 +15,6 @@ Verifies a ledger file: its entries and checkpoints, and the tables and indexes 
 
 import json
 import os
-import re
 import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,6 +41,7 @@ from licet.backends.ledger.state import (
     wrong_column,
 )
 from licet.backends.secrets import SigningKey, check_signature, key_if_readable
+from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import Checkpoint, Row, time_text
 from licet.core.ledger.verify import Finding, Outcome, verify
 from licet.guard.ports import LedgerUnavailable
@@ -345,7 +345,7 @@ HAVING count(*) > count(DISTINCT kind) OR min(agent) != max(agent) OR min(sessio
     OR min(tool) != max(tool) OR min(time) != max(time)
 ORDER BY 1
 """
-_LEFT_OUT = re.compile(r"row (\d+) missing from index (\w+)")
+_LEFT_OUT = late_pattern(r"row (\d+) missing from index (\w+)")
 _MOST = 80  # characters of a value in a message
 _PROGRESS_EVERY = 1000  # entries
 

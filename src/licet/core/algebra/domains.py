@@ -15,7 +15,6 @@ The grammar of network rules is `network:ACTION:[METHOD@][PROTOCOL://]HOST[:PORT
 ('network', 1, 'api.example.com', 8443)
 """
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Literal, get_args
 
@@ -47,6 +46,7 @@ from licet.core.algebra.scope import (
     secrets_below,
     variable,
 )
+from licet.core.late_pattern import late_pattern
 from licet.core.values import near_hint, nearest
 
 EFFECTS = {
@@ -68,8 +68,8 @@ METHOD_ATOMS = {method: (1 << bit) | (1 << bit + len(METHODS)) for bit, method i
 EFFECT_ATOMS = {effect: sum(METHOD_ATOMS[method] for method in methods) for effect, methods in EFFECTS.items()}
 ACTION_ATOMS = {**PROTOCOL_ATOMS, **EFFECT_ATOMS, "*": EVERYTHING}
 
-_PORT = re.compile(r"[0-9]{1,5}")
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, the characters of a method
+_PORT = late_pattern(r"[0-9]{1,5}")
+TOKEN = late_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, the characters of a method
 
 
 def _phrases() -> dict[int, tuple[str, str, str]]:

@@ -12,7 +12,6 @@
 A capability: one rule `domain:action:scope` in canonical form, with `covers` and `meet` (the exact overlap).
 """
 
-import re
 from functools import lru_cache
 from typing import Any, NoReturn, Self
 
@@ -34,6 +33,7 @@ from licet.core.algebra.scope import (
     resolved_path,
     visible,
 )
+from licet.core.late_pattern import late_pattern
 from licet.core.limits import LONGEST_PATH
 
 
@@ -188,7 +188,7 @@ def destination_rule(text: str) -> Capability:
 DENY_SHIFT = domains.EVERYTHING.bit_length()  # the tables of a set keep denied atoms this many bits above allowed ones
 ONE_ALLOW = 1 << DENY_SHIFT  # bits below this number are allowed atoms only
 
-_HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_HIDDEN = late_pattern("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class InvalidUse(ValueError):

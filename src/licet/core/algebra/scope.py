@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import can_ada
 
+from licet.core.late_pattern import late_pattern
 from licet.core.limits import LONGEST_PATH
 
 __all__ = ["Malformed"]
@@ -26,25 +27,25 @@ LONGEST_HOST, LONGEST_LABEL = 253, 63  # limits of DNS, in characters
 _plain_host = re.compile(r"(?:\*\.)?(?:[a-z0-9_-]{1,63}\.)*[a-z][a-z0-9_-]{0,62}").fullmatch
 _short_name = re.compile(r"[a-z0-9_-][a-z0-9_.-]{0,62}").fullmatch  # so short that no label can be too long
 _canonical_name = re.compile(r"(?:[a-z0-9_-]{1,63}\.)*[a-z0-9_-]{1,63}").fullmatch
-_CANONICAL_IPV6 = re.compile(r"\[[0-9a-f:]+\]")
-_MAPPED_IPV4 = re.compile(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
-_CAPITAL_SHARP_S = re.compile("\u1e9e|%[eE]1%[bB][aA]%9[eE]")
-_URL_DELIMITERS = re.compile(r"[/\\?#@\s]")
+_CANONICAL_IPV6 = late_pattern(r"\[[0-9a-f:]+\]")
+_MAPPED_IPV4 = late_pattern(r"\[::ffff:[0-9a-f]{1,4}:[0-9a-f]{1,4}\]")
+_CAPITAL_SHARP_S = late_pattern("\u1e9e|%[eE]1%[bB][aA]%9[eE]")
+_URL_DELIMITERS = late_pattern(r"[/\\?#@\s]")
 # Characters without a visible glyph that Python calls printable. A rule with one would look like another rule. They are
 # the default-ignorable characters of Unicode, and fillers, blanks and joiners.
 UNSEEN = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u2d7f\u3164\ufe00-\ufe0f\uffa0"
     "\U0001107f\U00016fe4\U0001d159\U000e0100-\U000e0fff"
 )
-_IGNORED = re.compile(f"[{UNSEEN}]")
-_DECEPTIVE = re.compile(f"{_IGNORED.pattern}|(?:^|/) | (?:/|$)")
+_IGNORED = late_pattern(f"[{UNSEEN}]")
+_DECEPTIVE = late_pattern(f"{_IGNORED.pattern}|(?:^|/) | (?:/|$)")
 NAME_PATTERN = r"[A-Za-z0-9_./-]{1,128}"
-_NAME = re.compile(NAME_PATTERN)
-_VARIABLE = re.compile(r"[!-)+-<>-~]{1,1024}")  # visible ASCII without `*` and `=`
-_BINARY = re.compile(r"[!-)+-.0-~]{1,255}")  # visible ASCII without `*` and `/`
-_SEGMENT = re.compile(r"[!-)+-.0-~]{1,255}")
-_SHELL_HOME = re.compile(r"\$(?:HOME|\{HOME\})(?=/|$)")  # how a shell would write `~`
-_CLEAN_PATH = re.compile(r"(?:\$\{workdir\}|~)?(?:/(?!\.{1,2}(?:/|$))[^/*]+)*")
+_NAME = late_pattern(NAME_PATTERN)
+_VARIABLE = late_pattern(r"[!-)+-<>-~]{1,1024}")  # visible ASCII without `*` and `=`
+_BINARY = late_pattern(r"[!-)+-.0-~]{1,255}")  # visible ASCII without `*` and `/`
+_SEGMENT = late_pattern(r"[!-)+-.0-~]{1,255}")
+_SHELL_HOME = late_pattern(r"\$(?:HOME|\{HOME\})(?=/|$)")  # how a shell would write `~`
+_CLEAN_PATH = late_pattern(r"(?:\$\{workdir\}|~)?(?:/(?!\.{1,2}(?:/|$))[^/*]+)*")
 
 
 class Malformed(ValueError):

@@ -17,6 +17,7 @@ from licet.core.decision.decision import Deny
 from licet.core.decision.fixes import tools_key
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Reason, Request
+from licet.core.late_pattern import late_pattern
 from licet.core.limits import MOST_DELETES_ASKED, MOST_OF_A_GROUND
 from licet.core.policy.argument_ties import EITHER, FORMATS, FREE, PATH, URL, Ties, kind_of_name, ties_of
 from licet.core.policy.manifest import Manifest
@@ -26,9 +27,9 @@ from licet.core.values import Origin, Problem, canonical_json
 ArgumentCheck = Callable[[Mapping[str, Any]], str]  # returns what is wrong with arguments, or an empty text
 _REASON: Reason = "ARGUMENT_NOT_ALLOWED"
 _ACTIONS = ("read", "write", "delete")
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least, since one is a drive
-_FILE_URL = re.compile(r"file://(?:localhost)?(/[^?#\\]*)", re.IGNORECASE)
-_ESCAPED = re.compile(rb"%([0-9A-Fa-f]{2})")
+_SCHEME = late_pattern(r"([A-Za-z][A-Za-z0-9+.-]+):")  # two letters at least, since one is a drive
+_FILE_URL = late_pattern(r"file://(?:localhost)?(/[^?#\\]*)", re.IGNORECASE)
+_ESCAPED = late_pattern(rb"%([0-9A-Fa-f]{2})")
 
 
 class PathReading(Struct, frozen=True):

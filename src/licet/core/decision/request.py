@@ -5,7 +5,6 @@ Budgets: whether one more call exceeds a limit, and exact sums of money.
 Storage is elsewhere. A store must call `overspent` and write in the same transaction.
 """
 
-import re
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING, Context, Decimal, Inexact, InvalidOperation
 from typing import Literal
@@ -13,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from licet.core.algebra.rules import Use
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.terms import Budget, Bundle
 from licet.core.values import Origin, money_text
 
@@ -163,7 +163,7 @@ _FINEST = Decimal("1e-15")
 _EXACT = Context(prec=60, traps=[Inexact, InvalidOperation])
 _UP = Context(prec=60, rounding=ROUND_CEILING, traps=[InvalidOperation])
 # The form in which Decimal writes an amount. Its parser accepts more: `1_0`, digits of other scripts, spaces.
-_AMOUNT = re.compile(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,6})?")
+_AMOUNT = late_pattern(r"[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]{1,6})?")
 
 
 class Spent(Struct, frozen=True):

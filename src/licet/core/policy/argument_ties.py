@@ -4,7 +4,6 @@ Code that was written for an agent framework opens files by itself, so nothing c
 such arguments to what the tool declares: a call whose path or URL is not in its grant is refused before the code runs.
 """
 
-import re
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from licet.core.algebra.domains import DOMAINS
+from licet.core.late_pattern import late_pattern
 from licet.core.limits import MOST_SCHEMA_NODES
 
 FREE = "free"  # `args: {query: free}`: this argument names no file and no URL, so it is not tied
@@ -45,8 +45,8 @@ SCOPES = (
 )
 SETTLES = ("scope", "enum", "const", "pattern")  # a rule of the manifest with one of these says what a text may be
 
-_WORD_BEGINS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-.\s]+")
-_NUMBERED = re.compile(r"\[\d+\]$")
+_WORD_BEGINS = late_pattern(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[-.\s]+")
+_NUMBERED = late_pattern(r"\[\d+\]$")
 _SEVERAL = ("anyOf", "oneOf", "allOf")
 _CONDITIONAL = ("if", "then", "else")
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")

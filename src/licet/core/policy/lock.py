@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from licet.core.algebra.scope import UNSEEN, visible
+from licet.core.late_pattern import late_pattern
 from licet.core.limits import DEEPEST_LOCK, LONGEST_SHOWN_NAME, MOST_HIDDEN
 from licet.core.values import data_json
 
@@ -31,8 +32,8 @@ _VALUES = frozenset({"annotations", "const", "default", "enum", "examples"})  # 
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
 Definition = dict[str, Any]
-_FILE_NAME = re.compile(r"(?!\.{1,2}\Z)[^/\\\0]+")
-_PLAIN_KEY = re.compile(r"[$A-Za-z0-9_-]{1,40}")
+_FILE_NAME = late_pattern(r"(?!\.{1,2}\Z)[^/\\\0]+")
+_PLAIN_KEY = late_pattern(r"[$A-Za-z0-9_-]{1,40}")
 _MOST_KEYS, _MOST_PATHS = 6, 5  # of a path, and paths, in one message
 Path = tuple[str, ...]  # of keys, into a definition
 
@@ -312,11 +313,11 @@ _HIDDEN_CLASS = (
     "[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
     f"\ufff0-\ufffb{UNSEEN}\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_HIDDEN_RUN = re.compile(f"{_HIDDEN_CLASS}+")
+_HIDDEN_RUN = late_pattern(f"{_HIDDEN_CLASS}+")
 _SEEN_ASCII = bytes((*b"\t\n\r", *range(0x20, 0x7F)))
 _EMOJI = "\u00a9\u00ae\u203c-\u3299\U0001f000-\U0001faff"
 # What joins and colours emoji is ordinary next to one, and hidden anywhere else.
-_OUT_OF_PLACE = re.compile(
+_OUT_OF_PLACE = late_pattern(
     f"{_HIDDEN_CLASS}(?<![{_EMOJI}]\ufe0f)(?!(?<=[0-9#*]\ufe0f)\u20e3)(?!(?<=[{_EMOJI}\ufe0f]\u200d)[{_EMOJI}])"
 )
 _WINDOW = 1 << 15  # characters

@@ -4,7 +4,6 @@ Texts of servers are quoted, or have a sign or a bar before each line, so that n
 and control characters are in them unchanged: make the lines safe for a terminal before you print them.
 """
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -226,6 +225,8 @@ def _value_changes(path: str, old: Any, new: Any) -> Iterator[str]:
         and isinstance(new, str)
         and ("\n" in old or "\n" in new or len(old) + len(new) > LONGEST_ON_A_LINE)
     ):
+        import difflib  # a gate only asks whether something differs
+
         yield f"    {_one(path)}:"
         lines = list(difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1))
         # The first two lines are a header. Lines of the texts begin with their sign, so only marks begin with `@@`.

@@ -13,7 +13,6 @@ The grant of `licet run -- CMD`: no tool declares it, so it needs everything tha
 """
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import cached_property
@@ -25,6 +24,7 @@ from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.rules import Capability, InvalidUse, Use
 from licet.core.algebra.scope import directory_key
 from licet.core.algebra.set import CapabilitySet
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.keys import keys_digest, keys_under, met_keys
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest_fields import ManifestFields, Organisation
@@ -153,7 +153,7 @@ def _tighter_places(one: ManifestFields, two: ManifestFields) -> Mapping[str, Or
     return {key: place for key, (_, place) in found.items()}
 
 
-_ONE_WORD = re.compile(r"[!#-~]+")  # visible ASCII without quotes
+_ONE_WORD = late_pattern(r"[!#-~]+")  # visible ASCII without quotes
 
 
 def manifest_digest(manifest: ManifestFields) -> str:

@@ -5,7 +5,6 @@ A server's tool is an ordinary tool, `SERVER.TOOL`. Its description, argument sc
 process gets `grants`, `env` and `secrets`.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from msgspec import UNSET, Struct, UnsetType, convert
 
 from licet.core.algebra.rules import Capability, use_of_url
 from licet.core.algebra.set import CapabilitySet
+from licet.core.late_pattern import late_pattern
 from licet.core.limits import MAX_ASKS
 from licet.core.policy.layer import CLASSES, EffectClass
 from licet.core.policy.terms import WriteApproval
@@ -25,7 +25,7 @@ CLIENT_ASKS = ("deny", "ask", "allow")
 
 ClientAsk = Literal["deny", "ask", "allow"]
 Names = tuple[str, ...] | Literal["*"]
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_SCHEME = late_pattern(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # Headers that the transport to a remote server writes itself, besides all that begin with `mcp-` or `proxy-`.
 _OWN_HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "expect", "host"}
@@ -140,7 +140,7 @@ def below(uri: str, prefix: str) -> bool:
     return uri == prefix or uri.startswith((start, f"{prefix}?", f"{prefix}#"))
 
 
-_LEAVES = re.compile(r"/\.{1,2}(?:[/?#]|$)|%(?:25)*(?:2[eEfF]|5[cC])|\\|[\x00-\x20\x7f]")
+_LEAVES = late_pattern(r"/\.{1,2}(?:[/?#]|$)|%(?:25)*(?:2[eEfF]|5[cC])|\\|[\x00-\x20\x7f]")
 
 
 def host_rule(url: str) -> str:

@@ -18,6 +18,7 @@ from licet.core.algebra.rules import Capability, destination_rule
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.scope import name as checked_name
 from licet.core.algebra.set import CapabilitySet, Rules
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.connector import ConnectorRef, Installed
 from licet.core.policy.layer import CLASSES, LEVELS, EffectClass, Level
 from licet.core.values import Compared, Origin, digest, money_text, near_hint
@@ -130,7 +131,7 @@ _CAMEL_CASE = {
 _HOSTS = "network.allowed_hosts"
 
 # 10 digits before the point and 15 after it: a sum of a thousand such amounts still fits the 28 digits of `decimal`.
-_AMOUNT = re.compile(r"[0-9]{1,10}(\.[0-9]{1,15})?")
+_AMOUNT = late_pattern(r"[0-9]{1,10}(\.[0-9]{1,15})?")
 LARGEST_AMOUNT = 10**9
 _FINEST = Decimal("1e-15")
 _LARGEST_TTL = 2**53 - 1  # the largest integer that is exact in every JSON parser

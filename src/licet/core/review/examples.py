@@ -29,14 +29,15 @@ from licet.core.decision.decision import Decision, Deny
 from licet.core.decision.foreseen import foreseen, unfit_grounds
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Ground, Request
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.manifest import COMMANDS, Manifest, asked_tool, check_command_use, connection_of_command
 from licet.core.values import Origin, Problem, near_hint
 
 MATCH, NO_MATCH = ("allow", "ask"), ("deny",)  # the verdicts that `match:` and `no_match:` accept
 _WORKDIR = "${workdir}"
-_REQUEST = re.compile(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://\S*)", re.IGNORECASE)
-_ACTION = re.compile(r"(read|write|delete)\s+(\S.*)", re.DOTALL)
-_PATH = re.compile(r"[/~$]|\.{1,2}(?:/|$)")  # the beginnings of a path; no other word begins so
+_REQUEST = late_pattern(r"(?:(?P<method>\S+)\s+)?(?P<url>https?://\S*)", re.IGNORECASE)
+_ACTION = late_pattern(r"(read|write|delete)\s+(\S.*)", re.DOTALL)
+_PATH = late_pattern(r"[/~$]|\.{1,2}(?:/|$)")  # the beginnings of a path; no other word begins so
 
 
 class Case(Struct, frozen=True):

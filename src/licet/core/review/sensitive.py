@@ -16,6 +16,7 @@ from msgspec import Struct
 from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import inside, is_address
 from licet.core.decision.foreseen import has_no_public_address
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.addresses import address_kind
 
 _AGENT = "hooks, servers and commands of an agent that you start elsewhere"
@@ -203,7 +204,7 @@ _KEY_DIRECTORIES = frozenset(
     (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".gcloud", ".oci", ".terraform.d")
 )
 # Files that hold secrets by custom, wherever they are. Lower case is compared.
-_SECRET_FILE = re.compile(
+_SECRET_FILE = late_pattern(
     r".*\.env(?:\..+)?|\.netrc|_netrc|\.?pgpass(?:\.conf)?|\.my(?:login)?\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.htpasswd"
     r"|\.vault[-_](?:token|pass.*)|\.authinfo|\.dockercfg|\.dockerconfigjson|\.boto|\.s3cfg|\.?rclone\.conf|\.terraformrc"
     r"|id_[a-z0-9_]+|.+_(?:rsa|dsa|ecdsa|ed25519)"
@@ -214,10 +215,10 @@ _SECRET_FILE = re.compile(
     r"|wp-config(?:[-_.].*)?\.php|localsettings\.php"
 )
 # Files of source and of pages, whatever they are called: `token.py` is about tokens.
-_SOURCE = re.compile(
+_SOURCE = late_pattern(
     r".+\.(?:py[ciwx]?|pyc\.[0-9]+|pyi|[cm]?[jt]sx?|go|rs|java|kt|rb|c|h|cc|cpp|hpp|cs|swift|php|sh|so|md|rst|html?|css|svg|map|d|lock|snap)"
 )
-_SECRET_OF_SYSTEM = re.compile(
+_SECRET_OF_SYSTEM = late_pattern(
     r"/etc/g?shadow-?|/etc/sudoers|/etc/krb5\.keytab|/etc/ssh/ssh_host_.*key|/proc/[^/]+/(?:environ|mem)"
     r"|/run/user/[^/]+/(?:keyring|gnupg)(?:/.*)?"
 )
@@ -228,8 +229,8 @@ _SECRET_PLACES = (
     *("/etc/NetworkManager/system-connections", "/etc/security/opasswd", "/var/lib/docker", "/var/lib/containerd"),
 )
 # The home and runtime directories of every user, not only of the one who recorded.
-_HOME = re.compile(r"(?:/(?:var/|usr/|export/)?home|/Users|/run/user)/[^/]+|/root")
-_BELOW_HOME = re.compile(rf"(?:{_HOME.pattern})/(.*)", re.DOTALL)
+_HOME = late_pattern(r"(?:/(?:var/|usr/|export/)?home|/Users|/run/user)/[^/]+|/root")
+_BELOW_HOME = late_pattern(rf"(?:{_HOME.pattern})/(.*)", re.DOTALL)
 # What programs of the system, or of other users, run or obey.
 _OF_SYSTEM = (
     *("/etc", "/var/spool", "/usr", "/opt", "/boot", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
@@ -245,13 +246,13 @@ _SYSTEM_DIRECTORIES = frozenset(
         *("root", "run", "sbin", "sys", "tmp", "usr", "var", "Users", "Library", "System"),
     )
 )
-_SECRET_VARIABLE = re.compile(
+_SECRET_VARIABLE = late_pattern(
     r"(?:^|_)(?:TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|KEY|APIKEY|AUTH|PAT|DSN)(?:_|$)|_PWD$"
     r"|^DATABASE_URL$",
     re.IGNORECASE,
 )
 # Variables that make interpreters, linkers, shells, build tools or git run other code.
-_CODE_VARIABLE = re.compile(
+_CODE_VARIABLE = late_pattern(
     r"(?:DY)?LD_.*|PYTHON.*|NODE_(?:OPTIONS|PATH)|npm_config_.*|PERL5?(?:LIB|OPT|DB)|RUBY(?:OPT|LIB)|GEM_(?:HOME|PATH)"
     r"|BUNDLE_GEMFILE|BASH_ENV|BASH_FUNC_.*|ENV|ZDOTDIR|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|IFS|SHELL|GIT_.*|SSH_ASKPASS"
     r"|SUDO_ASKPASS|EDITOR|VISUAL|PAGER|MANPAGER|BROWSER|LESSOPEN|LESSCLOSE|.*JAVA_(?:TOOL_)?OPTIONS|CLASSPATH"
@@ -266,25 +267,25 @@ _INNER_NAMES = (".svc", ".default", ".localdomain", ".consul", ".docker", ".test
 _NAMES_OF_ADDRESSES = (".nip.io", ".sslip.io", ".xip.io", ".traefik.me", ".localtest.me", ".lvh.me")
 GIT = "git runs programs that files here name"
 # Where git keeps data and names no programs.
-GIT_DATA = re.compile(r".*/\.git/(?:objects|refs|logs|lfs)(?:/.*)?", re.IGNORECASE | re.DOTALL)
+GIT_DATA = late_pattern(r".*/\.git/(?:objects|refs|logs|lfs)(?:/.*)?", re.IGNORECASE | re.DOTALL)
 # Examples, and the public certificates that every TLS client reads.
-_HARMLESS = re.compile(
+_HARMLESS = late_pattern(
     r"cacert\.pem|ca-bundle\.pem|roots\.pem|(?:.*[-_.])?(?:example|sample|template|dist)s?(?:[-_.].*)?(?<!\.pem)(?<!\.key)"
 )
 
 
 # Toolchains below a home directory. They hold installed programs and libraries, and no secrets.
-_TOOLCHAIN = re.compile(
+_TOOLCHAIN = late_pattern(
     r"(?:\.pyenv/(?:shims|libexec|plugins|pyenv\.d|version)|\.cargo/bin"
     r"|\.(?:pyenv/versions|rustup/toolchains|nvm/versions/node|local/share/(?:uv/python|fnm/node-versions))/[^/]+"
     r"|\.(?:asdf/installs|sdkman/candidates|volta/tools/image|local/share/mise/installs)/[^/]+/[^/]+)(?=/|$)"
 )
 # What programs keep to be faster, below a home, and in any directory. Its names are hashes, and it may be removed.
-_CACHE = re.compile(
+_CACHE = late_pattern(
     r"(?:\.cache/[^/]+|Library/Caches/[^/]+|\.npm/_[^/]+|\.cargo/(?:registry|git)|go/pkg/mod|\.m2/repository|\.gradle/caches"
     r"|\.local/share/pnpm/store|\.bun/install/cache|\.yarn/berry/cache)(?=/|$)"
 )
-_CACHE_HERE = re.compile(
+_CACHE_HERE = late_pattern(
     r".*?/(?:__pycache__|\.pytest_cache|\.mypy_cache|\.ruff_cache|node_modules/\.cache|\.eslintcache)(?=/|$)", re.DOTALL
 )
 

@@ -11,7 +11,6 @@ A tool cannot name the scope of a store: it is made from the tool, the session, 
 
 import asyncio
 import inspect
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
@@ -23,6 +22,7 @@ from licet.core.algebra.domains import STORAGE_KINDS, storage_scope_id
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Ground
+from licet.core.late_pattern import late_pattern
 from licet.declare.plain_json import is_heavy
 from licet.errors import Refused
 from licet.guard.grant import Grant
@@ -30,7 +30,7 @@ from licet.guard.limits import LARGEST_VALUE, MOST_KEYS, MOST_UNITS
 from licet.guard.ports import Ended, Kv, Secrets, SecretsFunction, TooLarge, Unavailable
 from licet.guard.redaction.redact import Redactor
 
-_PLACEHOLDER = re.compile(r"licet-ref-[0-9a-f]{32}")
+_PLACEHOLDER = late_pattern(r"licet-ref-[0-9a-f]{32}")
 _MARK = "licet-ref-"
 
 

@@ -9,7 +9,6 @@ is computed only if something was found in the view.
 """
 
 import base64
-import html
 import json
 import re
 import shlex
@@ -17,13 +16,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import accumulate
-from quopri import encodestring
 from urllib.parse import quote, quote_plus
+
+from licet.core.late_pattern import late_pattern
 
 SHORT = 4  # characters; shorter values are searched only as they are, because their encodings occur by chance
 _LEAST = 8  # characters; a shorter encoding could be part of an ordinary word or number
 _ANY = "surrogateescape"
-_ESCAPED = re.compile(rb"%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}|&(?:#[0-9xX]|(?:amp|lt|gt|quot|apos);)")
+_ESCAPED = late_pattern(rb"%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}|&(?:#[0-9xX]|(?:amp|lt|gt|quot|apos);)")
 _CONTROL_NAMES = {b"\t": b"ht", b"\n": b"nl", b"\v": b"vt", b"\f": b"ff", b"\r": b"cr", b" ": b"sp"}  # by `od -a`
 _OCTAL = [f"{byte:03o}".encode() for byte in range(256)]
 WHITE = b" \t\r\n\f\v"
@@ -114,6 +114,10 @@ def _byte_or_utf8(sign: str) -> bytes:
 
 def _quoted(raw: bytes) -> Iterator[bytes]:
     """The value in its usual escapes. Most are decoded anyway, but the text before them can prevent that."""
+    # Their tables take long to load, and most processes hold no secret.
+    import html
+    from quopri import encodestring
+
     text = raw.decode("utf-8", _ANY)
     yield raw.replace(b" ", b"+")
     for form in (quote(text, "", errors=_ANY), quote(text, errors=_ANY), quote_plus(text, errors=_ANY)):
@@ -260,7 +264,7 @@ class View:
 
 
 _Parts = tuple[list[bytes], list[bytes]]
-_QUOTE = re.compile(b'"')
+_QUOTE = late_pattern(b'"')
 
 
 class _Dump(View):
@@ -326,9 +330,9 @@ def _without(pattern: re.Pattern[bytes], raw: bytes) -> _Parts:
     return here, there
 
 
-_SPACE = re.compile(rb"([ \t\r\n\f\v]+)")
-_SEPARATOR = re.compile(rb"([ \t\r\n\f\v:;,._|<>()\[\]{}\"'-]+)")
-_BETWEEN = re.compile(rb"((?:0x|[ \t\r\n\f\v:;,._|<>()\[\]{}\"'-])+)")
+_SPACE = late_pattern(rb"([ \t\r\n\f\v]+)")
+_SEPARATOR = late_pattern(rb"([ \t\r\n\f\v:;,._|<>()\[\]{}\"'-]+)")
+_BETWEEN = late_pattern(rb"((?:0x|[ \t\r\n\f\v:;,._|<>()\[\]{}\"'-])+)")
 
 
 def readings(raw: bytes, *, json_alone: bool = False) -> Iterator[View]:
@@ -416,11 +420,11 @@ def _dump(view: View, lines: list[_Line], quotes: list[int]) -> View:
     return _Dump(b"".join(here), view, lambda: (here, there), [(line[0], line[3]) for line in lines])
 
 
-_OFFSET = re.compile(rb"\n[ \t]{0,8}[0-9A-Fa-f]{4,16}(:?)[ \t]+")  # at the beginning of a line
+_OFFSET = late_pattern(rb"\n[ \t]{0,8}[0-9A-Fa-f]{4,16}(:?)[ \t]+")  # at the beginning of a line
 # Behind a quote or other text, such as `body: `. Most offsets begin with zeros, and for these the search is fast.
-_OFFSET_IN_TEXT = re.compile(rb"000(?<=[^0-9A-Za-z\n]000)[0-9A-Fa-f]{1,13}(:?)[ \t]+")
+_OFFSET_IN_TEXT = late_pattern(rb"000(?<=[^0-9A-Za-z\n]000)[0-9A-Fa-f]{1,13}(:?)[ \t]+")
 # What follows an offset in a dump, and rarely another number: two groups of digits, a long one, or columns.
-_DATA = re.compile(
+_DATA = late_pattern(
     rb"[0-9A-Fa-f]{2,8}[ \t]+[0-9A-Fa-f]{2,8}(?![0-9A-Za-z])|[0-9A-Fa-f]{8}|(?:\S{1,3}[ \t]+){3}\S{1,3}(?!\S)"
 )
 BARRIER = b"\x1e"  # no normalisation removes it
@@ -458,16 +462,16 @@ _BACKSLASHES = (
     rb"\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\\u\{[0-9A-Fa-f]{1,6}\}"
     rb"|\\U[0-9A-Fa-f]{8}|\\x[0-9A-Fa-f]{2}|\\[0-7]{1,3}|\\[abefnrtv]|\\\r?\n|\\[^0-9A-Za-z]"
 )
-_BACKSLASHED = re.compile(rb"(" + _BACKSLASHES + rb")")
-_ESCAPE = re.compile(
+_BACKSLASHED = late_pattern(rb"(" + _BACKSLASHES + rb")")
+_ESCAPE = late_pattern(
     rb"(%[0-9A-Fa-f]{2}|%u[0-9A-Fa-f]{4}|"
     + _BACKSLASHES
     + rb"|&(?:#(?=[0-9])0{0,16}+(?:[1-9][0-9]{0,6})?;?|#[xX](?=[0-9A-Fa-f])0{0,16}+(?:[1-9A-Fa-f][0-9A-Fa-f]{0,5})?;?"
     rb"|(?:amp|lt|gt|quot|apos);))"
 )
-_QUOTED = re.compile(rb"(=[0-9A-Fa-f]{2}|=[ \t]{0,4}\r?\n)")
+_QUOTED = late_pattern(rb"(=[0-9A-Fa-f]{2}|=[ \t]{0,4}\r?\n)")
 # An incomplete escape at the end of a piece of text.
-UNFINISHED = re.compile(
+UNFINISHED = late_pattern(
     rb"(?:%|%u[0-9A-Fa-f]{0,3}|%[0-9A-Fa-f]"
     rb"|(?:\\u[Dd][89ABab][0-9A-Fa-f]{2})?(?:\\(?:u[0-9A-Fa-f]{0,3}|u\{[0-9A-Fa-f]{0,6}|U[0-9A-Fa-f]{0,7}|x[0-9A-Fa-f]?"
     rb"|[0-7]{1,2})?)?"

@@ -20,6 +20,7 @@ from time import monotonic
 
 from msgspec import Struct
 
+from licet.core.late_pattern import late_pattern
 from licet.guard.redaction.encodings import (
     BARRIER,
     UNFINISHED,
@@ -73,15 +74,15 @@ def replaced(raw: bytes, spans: list[Span], until: int, done: int = 0) -> bytes:
 
 # It begins with a set of characters, and matches at each of them, so the search never goes back. A string that is not
 # closed ends with the text, and group 1 matches.
-_TOKEN = re.compile(
+_TOKEN = late_pattern(
     rb"""["0-9tfn{}-](?:(?<=")(?:[^"\\]+|\\.)*+(?:"|(\\?\Z))|(?<=[0-9])[-+.0-9eE]*+|(?<=-)[0-9][-+.0-9eE]*+
     |(?<=t)rue|(?<=f)alse|(?<=n)ull|)""",
     re.DOTALL | re.VERBOSE,
 )
 _NO_VALUES = b'"{}-tfn'  # these characters alone
-_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
-_COLON = re.compile(rb"[ \t\r\n]*+:")
-_STRUCTURE = re.compile(rb"[\s{}\[\]:,]*")
+_ESCAPE = late_pattern(rb"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
+_COLON = late_pattern(rb"[ \t\r\n]*+:")
+_STRUCTURE = late_pattern(rb"[\s{}\[\]:,]*")
 _TOKENS = 2000  # between two pauses
 
 
@@ -471,7 +472,7 @@ def _found(text: bytes, forms: Forms, *, in_json: bool = False) -> Iterator[Span
             yield Span(view.begin(found.start), view.end(found.end - 1), found.label)
 
 
-_QUOTED_TAIL = re.compile(rb"=(?:[0-9A-Fa-f]|[ \t]{0,4}\r?)?\Z")  # what may be the beginning of `=3D`
+_QUOTED_TAIL = late_pattern(rb"=(?:[0-9A-Fa-f]|[ \t]{0,4}\r?)?\Z")  # what may be the beginning of `=3D`
 
 
 def _held_from(text: bytes, forms: Forms) -> int:

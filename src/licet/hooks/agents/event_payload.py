@@ -6,19 +6,19 @@ readers may take different values of it; so are lone surrogates and numbers that
 
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from licet.core.late_pattern import late_pattern
 from licet.hooks.agent_event import AgentTool, Unreadable
 from licet.hooks.limits import PAYLOAD_BYTES
 
 _BLANKS_OF_OTHERS = "\ufeff\u180e\u200b"  # JavaScript trims the first of them
 _UNSEEN = frozenset({"Cc", "Zl", "Zp", "Cs"})  # control characters and separators of lines
 
-_WILDCARD = re.compile(r"[*?\[{(]|[!@+]\(")
-_ABSOLUTE_CHOICE = re.compile(r"[{,(|][/~.]")  # `{/etc,a}`, and one that may be put together to `..`
+_WILDCARD = late_pattern(r"[*?\[{(]|[!@+]\(")
+_ABSOLUTE_CHOICE = late_pattern(r"[{,(|][/~.]")  # `{/etc,a}`, and one that may be put together to `..`
 
 DEEPEST = 64  # levels of objects and lists in a payload
 _LONGEST_NUMBER = 400  # digits; Python itself refuses to read more than 4300

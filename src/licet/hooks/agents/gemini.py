@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, assert_never
 
+from licet.core.late_pattern import late_pattern
 from licet.hooks.agent_event import (
     AgentEvent,
     AgentTool,
@@ -202,11 +203,11 @@ def urls(tool: AgentTool, arguments: Mapping[str, Any]) -> tuple[str, ...]:
     return (*found, *(f"https://raw.githubusercontent.com/{page[1]}" for page in raw if page))
 
 
-_BLANKS = re.compile(
+_BLANKS = late_pattern(
     "[\\t\\n\\v\\f\\r \\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000\\ufeff]+"
 )  # of JavaScript
-_PLAIN_URL = re.compile(r"(?i:https?)://[A-Za-z0-9\[][!-\[\]-~]*")  # visible ASCII without a backslash
-_GITHUB_PAGE = re.compile(r"(?i:https?://github\.com)(?::\d+)?/([^?#]*)/blob/.*")
+_PLAIN_URL = late_pattern(r"(?i:https?)://[A-Za-z0-9\[][!-\[\]-~]*")  # visible ASCII without a backslash
+_GITHUB_PAGE = late_pattern(r"(?i:https?://github\.com)(?::\d+)?/([^?#]*)/blob/.*")
 
 TOOLS: Mapping[str, AgentTool] = {tool.name: tool for tool in _TOOLS}
 

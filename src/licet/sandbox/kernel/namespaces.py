@@ -38,6 +38,7 @@ _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 _STAGES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108
 # /dev/tty is the terminal that controls the process: none, until a program makes one of its own.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+PROXY = ("127.0.0.1", 3128)  # where a program finds the way out, on the loopback of its own namespace
 SHARED_MEMORY, TERMINALS = "/dev/shm", "/dev/pts"  # noqa: S108
 _DEVICE_LINKS = (
     ("/dev/fd", "/proc/self/fd"), ("/dev/stdin", "/proc/self/fd/0"), ("/dev/stdout", "/proc/self/fd/1"),

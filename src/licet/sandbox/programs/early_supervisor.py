@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 from licet.sandbox.programs.supervisor_client import Supervisor, supervisor_in_advance
 
+AHEAD = f"{__name__}.ahead"  # where the command line keeps it in its context
+
 
 @contextmanager
 def supervisor_ahead() -> Iterator[Supervisor | None]:

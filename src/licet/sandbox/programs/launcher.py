@@ -22,8 +22,6 @@ from licet.sandbox.kernel import connections, hardening, landlock, namespaces, s
 from licet.sandbox.limits import LARGEST_ORDERS, LAUNCHER_BACKLOG, MEASURED_AT_ONCE, PROGRAM_LOOK_SECONDS
 
 FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
-_PROXY = ("127.0.0.1", 3128)
-PROXY_URL = f"http://{_PROXY[0]}:{_PROXY[1]}"
 _PASSED_ON = signal.valid_signals() - {9, 19}  # without SIGKILL and SIGSTOP, which cannot be caught
 
 
@@ -130,7 +128,7 @@ def _pass_on_until_the_end(first: int) -> None:
 def _listening() -> socket.socket:
     """A listener on the loopback of the new network. The host accepts its connections."""
     listener = socket.socket()
-    listener.bind(_PROXY)
+    listener.bind(namespaces.PROXY)
     listener.listen(LAUNCHER_BACKLOG)
     return listener
 

@@ -26,6 +26,7 @@ from msgspec import Struct
 from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import inside
 from licet.core.decision.reach import Reach
+from licet.core.late_pattern import late_pattern
 from licet.guard.execution import Command, SandboxUnavailable
 from licet.guard.held_paths import held_paths
 from licet.guard.import_path import FoundProgram, changeable
@@ -151,7 +152,7 @@ def _names() -> tuple[tuple[int, str], tuple[int, str]]:
 
 # Names that programs expect to be files. They read an empty file without an error; git does not list empty directories.
 # Only licet reads its own names, and for it a directory there is no policy.
-_OF_FILES = re.compile(
+_OF_FILES = late_pattern(
     r"(?!licet\.(?:yaml|lock)$).+\.(?:json[c5]?|ya?ml|toml|ini|cfg|conf|md|txt|lock|py|pth|[cm]?js|ts|lua|el|sh|xml|env|pem|key|db|log)"
     r"|\.?(?:env|netrc|gitmodules|gitconfig|gdbinit|lldbinit|exrc|profile|bash_profile|[a-z]*rc|pgpass|tool-versions)"
     r"|(?:\.env|id)[._][^/]+|Jenkinsfile|Makefile|Dockerfile|\.(?:cursor|windsurf|cline)rules"

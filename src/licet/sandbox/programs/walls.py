@@ -29,6 +29,7 @@ from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Wal
 from licet.guard.grant import Grant
 from licet.guard.held_paths import held_paths
 from licet.guard.ports import Http
+from licet.guard.real_paths import RealPaths
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
 from licet.sandbox.grant_paths import (
@@ -42,7 +43,7 @@ from licet.sandbox.grant_paths import (
     program_access,
 )
 from licet.sandbox.kernel import hardening, landlock
-from licet.sandbox.kernel.namespaces import DEVICES, SHARED_MEMORY, TERMINALS
+from licet.sandbox.kernel.namespaces import DEVICES, PROXY, SHARED_MEMORY, TERMINALS
 from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM, Placeholders, made_files, name_of_binary, of_binary
 
@@ -63,6 +64,7 @@ _LOOPBACK = (
     ("[::1]", "::1", "::1"),
 )
 OWN_LOOPBACK = tuple(spelling for _, _, spelling in _LOOPBACK)
+_PROXY_URL = "http://{}:{}".format(*PROXY)
 _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 # Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
@@ -170,20 +172,24 @@ class _CallWalls:
     def _around(
         self, command: Command, limits: Mapping[str, int], placeholders: Placeholders, missing: Collection[str]
     ) -> Command:
-        paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing)
+        # Of this start alone, and looked at once the missing names are held: a line may have left links for the next.
+        real = RealPaths()
+        paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
-        places = _scratch_places(tuple(own), paths) if self._spaces else self._places_of_host()
+        places = _scratch_places(tuple(own), paths, real) if self._spaces else self._places_of_host()
         scratch = [*places][-1]
         named = name_of_binary(command, self._grant.reach)
-        kept = self._kept(places, (*named, *own), paths) if self._spaces and self._lasting is not None else _Kept()
+        kept = (
+            self._kept(places, (*named, *own), paths, real) if self._spaces and self._lasting is not None else _Kept()
+        )
         if self._lasting is not None:
             places = {**places, STATE if self._spaces else self._lasting.state: _EVERYTHING}
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
-            common = tuple(self._rules(own, command.runtime, places))
+            common = tuple(self._rules(own, command.runtime, places, real))
             orders: dict[str, Any] = {
                 "binary": command.binary,
                 "argv": command.argv,
@@ -236,7 +242,7 @@ class _CallWalls:
         except OSError as wrong:
             raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
 
-    def _kept(self, places: Iterable[str], own: Sequence[str], paths: KernelPaths) -> "_Kept":
+    def _kept(self, places: Iterable[str], own: Sequence[str], paths: KernelPaths, real: RealPaths) -> "_Kept":
         """The directories of the host for the places of lasting scratch, and what is mounted over names in them.
 
         Paths that the policy allows count too, whether they are there or not: so the names are the same for each line.
@@ -244,9 +250,9 @@ class _CallWalls:
         assert self._lasting is not None  # noqa: S101
         held = held_paths(self._grant.capabilities)
         shown = (*own, *paths.read, *paths.write)
-        mounted = {*shown, *map(os.path.realpath, shown)}
+        mounted = {*shown, *map(real.of, shown)}
         allowed = (*paths.hold, *chain.from_iterable(map(held.allowed, ("read", "write", "delete"))))
-        every = {*mounted, *allowed, *map(os.path.realpath, allowed)}
+        every = {*mounted, *allowed, *map(real.of, allowed)}
         found, covered, over = {STATE: self._lasting.state}, list[str](), set[str]()
         try:
             for place in places:
@@ -265,7 +271,7 @@ class _CallWalls:
         return _LateEgress(self._grant, self._http) if self._http is not None else None
 
     def _rules(
-        self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: Mapping[str, int]
+        self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: Mapping[str, int], real: RealPaths
     ) -> Iterator[KernelRule]:
         """The rules of every program: the system, its own files, some devices, and scratch.
 
@@ -273,7 +279,7 @@ class _CallWalls:
         """
         unread = held_paths(self._grant.capabilities).denied("read")
         for path in SYSTEM:
-            for part in (path,) if self._spaces else around(os.path.realpath(path), unread):
+            for part in (path,) if self._spaces else around(real.of(path), unread):
                 yield KernelRule(part, _USABLE)
         for path, found in own.items():
             for part in (path,) if self._spaces or path in runtime else around(path, unread):
@@ -316,21 +322,19 @@ def _new_scratch() -> str:
         raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
 
 
-def _scratch_places(own: Sequence[str], paths: KernelPaths) -> Mapping[str, int]:
+def _scratch_places(own: Sequence[str], paths: KernelPaths, real: RealPaths) -> Mapping[str, int]:
     """The places for scratch with the rights on them. The last one has all of them, and is the one for new files.
 
     A Landlock rule applies to everything below a path. So a place with granted paths in it has only the rights that
     these have anyway: where files are written and never deleted, that holds for all of the place.
     """
     places: dict[str, int] = {}
-    only_read = [os.path.realpath(path) for path in (*own, *paths.read)]
-    written = [os.path.realpath(path) for path in paths.write]
+    only_read = [real.of(path) for path in (*own, *paths.read)]
+    written = [real.of(path) for path in paths.write]
     for place in _SCRATCH:
         if inside(place, (*only_read, *written)):
             continue
-        if os.path.realpath(place) != place and any(
-            inside(path, (place,)) for path in (*own, *paths.read, *paths.write)
-        ):
+        if real.of(place) != place and any(inside(path, (place,)) for path in (*own, *paths.read, *paths.write)):
             continue  # the link on the way to a granted path must stay
         rights = _EVERYTHING
         for path in written:
@@ -379,10 +383,8 @@ def _has_pipes(path: str) -> bool:
 
 def proxy_variables(own: Sequence[str] = ()) -> Mapping[str, str]:
     """The variables that lead programs to the proxy on their own loopback, except for the hosts in `own`."""
-    from licet.sandbox.programs.launcher import PROXY_URL
-
     past = dict.fromkeys(("NO_PROXY", "no_proxy"), ",".join(own))
-    return {**dict.fromkeys(_WITH_PROXY, PROXY_URL), **past, "NODE_USE_ENV_PROXY": "1"}
+    return {**dict.fromkeys(_WITH_PROXY, _PROXY_URL), **past, "NODE_USE_ENV_PROXY": "1"}
 
 
 def _own_loopback(reach: Reach) -> Iterator[str]:

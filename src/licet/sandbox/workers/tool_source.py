@@ -21,8 +21,7 @@ from licet.declare.decorator import MODULE, CellSource, NoSource, cell_of
 from licet.declare.wasm import PYTHON
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.import_path import pth_entries
-from licet.source.finder import KnownModules, ModulePlace
-from licet.source.imports import followed, imports_of, library_directories
+from licet.source.finder import KnownModules, ModulePlace, library_directories
 
 _LICET = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 _FIX = (
@@ -170,11 +169,15 @@ def _is_library(path: str) -> bool:
 
 def _reached(name: str, place: ModulePlace) -> dict[str, ModulePlace]:
     """A module, its packages, and the project modules that they import, by name."""
+    from licet.source.imports import followed  # the tools of most policies are servers and programs, without source
+
     return followed({name: place}, _place)
 
 
 def _reached_from_cell(cell: CellSource) -> dict[str, ModulePlace]:
     """The project modules that a cell imports, and those that they import."""
+    from licet.source.imports import followed, imports_of
+
     names = imports_of(cell.text)
     return followed({name: place for name in names if (place := _place(name)) is not None}, _place)
 
