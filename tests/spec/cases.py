@@ -74,6 +74,7 @@ class Case(World):
     reason: str = ""
     rules: list[str] | None = None
     fix: list[str] | None = None
+    foreseen: Mapping[str, str] = field(default_factory=dict)  # rule -> fix: what `explain` knows of later steps
     arguments: str = ""
     asked: tuple[str, ...] = ()  # the arguments with a value that the policy asks about
     usage: Mapping[str, Any] = field(default_factory=dict)

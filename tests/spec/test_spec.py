@@ -84,9 +84,10 @@ def test_the_command_line_decides_alike(case: Case, place: Path) -> None:
     told = [_ground(rule) for rule in said["rules"]]
     own = [rule for rule in told if rule not in unfit]
     if verdict == case.verdict and case.rules is not None:
-        assert own == [filled(rule, place) for rule in case.rules]
+        assert own == [*(filled(rule, place) for rule in case.rules), *case.foreseen]
     if verdict == case.verdict and case.fix is not None:
-        assert [rule["fix"] for rule in said["rules"] if rule["fix"] and _ground(rule) in own] == case.fix
+        advised = [rule["fix"] for rule in said["rules"] if rule["fix"] and _ground(rule) in own]
+        assert advised == [*case.fix, *case.foreseen.values()]
     fixes = " ".join(rule["fix"] or "" for rule in said["rules"])
     assert all(text in told or fix in fixes for text, fix in unfit.items())
 
