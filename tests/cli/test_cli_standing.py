@@ -9,9 +9,10 @@ from click.testing import CliRunner, Result
 import warm
 from attacks.walled_programs import needs_walls
 from cli.terminals import at_terminal
-from licet import Gate, load_manifest
+from licet import Backends, Gate, load_manifest
 from licet.assemble import Places, acceptance
 from licet.assemble.acceptance import state_of
+from licet.assemble.gate import CommandGate
 from licet.backends.approvals import standing
 from licet.backends.secrets import make_key
 from licet.cli.app import licet
@@ -145,11 +146,25 @@ def test_keys_of_the_policy_must_sign_it(here: Path, tmp_path: Path) -> None:
 def test_a_program_passes_its_id_to_the_gate(here: Path) -> None:
     given = give_standing(Path("licet.yaml"), [f"fs:delete:{here}"])
     state = state_of(Path("licet.yaml"))
-    from licet import Backends
-
     for name, stands in ((None, False), (given, True), ("a-1", False)):
         gate = Gate.load("licet.yaml", Backends.local(state), standing_approval=name)
         assert (gate.policy.manifest.standing is not None) is stands
+
+
+@pytest.mark.parametrize(("searches", "finds"), ((True, True), (False, False)))
+def test_one_that_is_given_later_counts_for_a_gate_that_searches_for_it(
+    here: Path, searches: bool, finds: bool
+) -> None:
+    gate = (CommandGate if searches else Gate).load("licet.yaml", Backends.local(state_of(Path("licet.yaml"))))
+    gate.renew_standing()
+    assert gate.policy.manifest.standing is None
+    given = give_standing(Path("licet.yaml"), [f"fs:delete:{here}"])
+    gate.renew_standing()
+    found = gate.policy.manifest.standing
+    assert (found is not None and found.id == given) is finds
+    run("approvals", "withdraw", given)
+    gate.renew_standing()
+    assert gate.policy.manifest.standing is None
 
 
 def test_a_state_that_was_copied_to_another_machine_approves_nothing(

@@ -172,18 +172,24 @@ class BareGate(GateFacts):
         return self.ports.standing is not None and self.ports.standing.stands(standing)
 
     def renew_standing(self) -> None:
-        """Decide later calls without the standing approval, if it has ended or was withdrawn. Before each call."""
-        standing = self._policy.manifest.standing
-        if standing is None:
+        """Decide later calls without a standing approval that has ended, or with one given since. Before each call.
+
+        A gate that searches for one by itself may run for days: the person gives it when the first call was refused.
+        """
+        manifest = self._policy.manifest
+        standing = manifest.standing
+        if standing is None and not (manifest.standing_problem and self._finds_standing):
             return
-        try:
-            if self.ports.standing is not None:
-                self.ports.standing.find(standing.id, standing.manifest, self.manifest.approvals)
-                return
-        except NotStanding:
-            pass
+        found = False
+        if self.ports.standing is not None:
+            with suppress(NotStanding):
+                wanted = None if standing is None else standing.id
+                self.ports.standing.find(wanted, self.manifest.digest, self.manifest.approvals)
+                found = True
+        if found is (standing is not None):
+            return
         with self._loading, suppress(RegistrationRefused):  # misfits were reported when the gate was built
-            if self._policy.manifest.standing is standing:  # no other thread was first
+            if self._policy.manifest is manifest:  # no other thread was first
                 self._reload(self.manifest)
 
     def _register(self, manifest: Manifest, *, refuse: bool, parent: RegisteredTools | None = None) -> RegisteredTools:
