@@ -151,7 +151,7 @@ def test_a_program_passes_its_id_to_the_gate(here: Path) -> None:
         assert (gate.policy.manifest.standing is not None) is stands
 
 
-@pytest.mark.parametrize(("searches", "finds"), ((True, True), (False, False)))
+@pytest.mark.parametrize(("searches", "finds"), [(True, True), (False, False)])
 def test_one_that_is_given_later_counts_for_a_gate_that_searches_for_it(
     here: Path, searches: bool, finds: bool
 ) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ordinary_user import NOBODY
 from peers.agents.licet_for_user import licet_for_user
 from peers.agents.real_agents import AGENTS, bare_environment, give, program, run_agent, settled
 
@@ -44,16 +43,15 @@ def test_an_installed_hook_refuses_and_runs_lines_behind_walls(name: str, licet:
     secret = place / "home" / "secret.txt"
     secret.write_text("not for agents\n")
     give(place)
-    calls: Sequence = [
+    calls = [
         agent.write(f"{project}/.claude/settings.local.json", "{}\n"),
         agent.shell(f"echo one; cat {secret}; echo two"),
         agent.write(f"{project}/inside.txt", "x\n"),
     ]
     found = run_agent(agent, project, place / "home", calls)
-    print(found.texts, found.stderr[-500:])
     assert not (project / ".claude" / "settings.local.json").exists()
     assert "licet" in found.texts[0]
-    assert "one" in found.texts[1] and "two" in found.texts[1]
+    assert "one" in found.texts[1]
+    assert "two" in found.texts[1]
     assert "not for agents" not in found.texts[1]
     assert (project / "inside.txt").read_text() == "x\n"
-    assert NOBODY
