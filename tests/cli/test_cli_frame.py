@@ -71,7 +71,7 @@ def test_every_command_has_help_and_takes_json(name: str) -> None:
     assert result.exit_code == 0
     assert run(name, "-h").stdout == result.stdout
     assert result.stdout.startswith(f"Usage: licet {name} ")
-    assert "--json" in result.stdout
+    assert "--json" in result.stdout or name == "hook"  # its output is the agent's own
     assert max(map(len, result.stdout.splitlines())) <= 100
 
 

@@ -10,6 +10,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from licet.hooks.agent_event import Printed
 from licet.hooks.resident import Variables
@@ -70,17 +71,26 @@ async def pass_on(process: subprocess.Popen[bytes], signals: AsyncIterator[int])
         os.killpg(process.pid, signal.SIGSTOP if number == signal.SIGTSTP else number)
 
 
+class Alone(Small):
+    """The same in a process of its own, which tells that it is."""
+
+    async def line(self, ticket: str, text: str, *about: Any, **more: Any) -> int:
+        return await super().line(ticket, f"echo alone; {text}", *about, **more)
+
+
 def service() -> Small:
     return Small()
 
 
+def service_alone() -> Small:
+    return Alone()
+
+
 def _alone(words: Sequence[str]) -> None:
-    """What stands for `licet hook` and `licet hook-line`."""
+    """What stands for `licet hook`."""
     import sys
 
-    if words[0] == "hook":
-        printed = asyncio.run(Small().hook(words[1], words[2], sys.stdin.buffer.read(), os.getcwd()))
-        sys.stdout.buffer.write(printed.output + b" alone")
-        sys.stderr.buffer.write(printed.errors)
-        sys.exit(printed.code)
-    os.execve("/bin/sh", ["sh", "-c", f"echo alone; {words[2]}"], os.environ)
+    printed = asyncio.run(Small().hook(words[1], words[2], sys.stdin.buffer.read(), os.getcwd()))
+    sys.stdout.buffer.write(printed.output + b" alone")
+    sys.stderr.buffer.write(printed.errors)
+    sys.exit(printed.code)

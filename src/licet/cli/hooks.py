@@ -29,6 +29,7 @@ def command() -> None:
       licet hooks install                      (shows each edit, and asks)
       licet hooks install --agent claude --yes
       licet hooks status                       (each hook is made to refuse a harmless call)
+      licet hooks status --json
       licet hooks remove
 
     \b

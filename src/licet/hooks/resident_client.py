@@ -19,12 +19,13 @@ TELLING = {
     " MessageDisplay",
     "codex": "SessionStart UserPromptSubmit PostToolUse SubagentStart SubagentStop SessionEnd Stop PreCompact"
     " PostCompact",
-    "gemini": "AfterTool BeforeAgent AfterAgent SessionStart SessionEnd Notification",
+    "gemini": "SessionStart BeforeAgent AfterTool SessionEnd AfterAgent BeforeModel AfterModel BeforeToolSelection"
+    " Notification PreCompress",
     "copilot": "postToolUse postToolUseFailure userPromptSubmitted sessionStart sessionEnd subagentStart subagentStop"
-    " agentStop errorOccurred notification",
-    "opencode": "tool.execute.after chat.message session.created session.idle session.deleted",
-    "cursor": "postToolUse postToolUseFailure afterShellExecution afterMCPExecution afterFileEdit afterAgentResponse"
-    " afterAgentThought beforeSubmitPrompt sessionStart sessionEnd subagentStart subagentStop stop",
+    " agentStop errorOccurred notification preCompact",
+    "opencode": "tool.execute.after chat.message session.created session.idle session.deleted permission.asked",
+    "cursor": "postToolUse postToolUseFailure afterShellExecution afterMCPExecution afterFileEdit afterTabFileEdit"
+    " afterAgentResponse afterAgentThought beforeSubmitPrompt sessionStart sessionEnd subagentStop preCompact stop",
 }
 REFUSAL = 2
 NOT_RUN = 125  # what `licet run` reports for a command that was not started
