@@ -83,7 +83,13 @@ class _Agent:
     def event(self, tool: str, **arguments: str) -> bytes:
         """A call of a tool, as the agent tells it before it runs."""
         self._calls += 1
-        about = {"session_id": "bench", "cwd": str(self.root), "hook_event_name": "PreToolUse", "transcript_path": "/t"}
+        # No end of a call is reported, and a session has at most a thousand that are under way.
+        about = {
+            "session_id": f"bench{self._calls // 500}",
+            "cwd": str(self.root),
+            "hook_event_name": "PreToolUse",
+            "transcript_path": "/t",
+        }
         call = {"tool_name": tool, "tool_input": arguments, "tool_use_id": f"t{self._calls}"}
         return json.dumps({**about, "permission_mode": "default", **call}).encode()
 
