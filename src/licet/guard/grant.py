@@ -325,15 +325,20 @@ class Grant:
         happened = kind(about or self._name(None), self.request.tool, reason, self._beginning(rule), count=count)
         self.note(happened, kept=not self.over and self._quotas.take_happened(kind))
 
+    @property
+    def recorded(self) -> int:
+        """How many events are listed so far."""
+        return len(self._checks) // 2
+
     def keep_in(self, ledger: Ledger, entry: ProgressEntry, written: int) -> None:
         """Let `settle` write to this ledger, which has the first `written` events."""
-        self._keeping = ledger, entry, written
+        self._keeping, self._progress = (ledger, entry, written), None
 
     async def settle(self) -> None:
         """Return once all that is recorded so far is on disk: a crash does not lose it. Refuse if it cannot be kept.
 
         For what happens during a run of hours, such as a refused request of a program. Events beyond a quota are
-        only counted, in the receipt. A grant that is not bound to a call has no ledger, and returns at once.
+        only counted, in the receipt. A grant of no call and of no recorded process has no ledger: it returns at once.
         """
         if self._keeping is None:
             return
@@ -341,7 +346,7 @@ class Grant:
             ledger, entry, written = self._keeping
             self._progress = Progress(
                 written,
-                lambda: len(self._checks) // 2,
+                lambda: self.recorded,
                 lambda after, until: entry(self._listed(after, until)),
                 ledger.record,
             )
