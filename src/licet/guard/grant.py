@@ -47,6 +47,7 @@ from licet.guard.execution import Layers
 from licet.guard.limits import (
     ASKED,
     GRANTED,
+    KEYS_SENT_AWAY,
     LEAST_OF_A_GRANT,
     LEAST_OF_A_REFUSAL,
     MANY_EVENTS,
@@ -134,7 +135,7 @@ class CheckQuotas(Struct, eq=False):
     """What is left of the quotas of one call, and how many checks were beyond them."""
 
     _granted: int = GRANTED
-    _refused: int = REFUSED
+    _refused: int = REFUSED + KEYS_SENT_AWAY  # the last part is for these alone: other refusals never hide them
     _asked: int = ASKED
     more_granted: int = 0
     more_refused: int = 0
@@ -157,7 +158,7 @@ class CheckQuotas(Struct, eq=False):
             self._granted -= size
             return True
         size = max(size + sum(len(rule.text) + len(rule.fix) for rule in refusal.rules), LEAST_OF_A_REFUSAL)
-        if size > self._refused:
+        if size > self._refused - (0 if _is_key_sent_away(use, refusal) else KEYS_SENT_AWAY):
             self.more_refused += 1
             return False
         self._refused -= size
@@ -184,6 +185,11 @@ class CheckQuotas(Struct, eq=False):
         for kind, number in self.happened.items():
             if kind.most is not None and number > kind.most:
                 yield kind, number - kind.most
+
+
+def _is_key_sent_away(use: Use | None, refusal: Deny | Ask) -> bool:
+    sent = use is not None and use.domain == "network" and isinstance(refusal, Deny)
+    return sent and refusal.rules[0].reason == "SECRET_NOT_DECLARED"
 
 
 def _size(use: Use) -> int:
