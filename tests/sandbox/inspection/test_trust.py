@@ -9,7 +9,8 @@ import pytest
 
 from licet.sandbox import probe
 from licet.sandbox.inspection.authority import Authority
-from licet.sandbox.inspection.trust import BUNDLES, CLIENTS
+from licet.sandbox.inspection.trust import BUNDLES, CLIENTS, FOLDER, HASHED, Client, Trust, trust_in
+from licet.sandbox.limits import LARGEST_BUNDLE
 from sandbox.inspection.behind import HOST, PYTHON, SITE, Inspected
 from sandbox.inspection.test_authority import serving
 
@@ -120,7 +121,7 @@ def missing(row: str) -> bool:
 
 
 def is_met(row: str, monkeypatch: pytest.MonkeyPatch, *, trusting: bool) -> tuple[bool, str]:
-    """Whether a client sends its request to a server whose certificate is of the authority of its run, or of another."""
+    """Whether a client sends its request to a server with a certificate of its own run, or of another."""
 
     async def meet() -> tuple[bool, str]:
         first = Inspected(monkeypatch, environment={"PYTHONPATH": SITE})
@@ -143,3 +144,120 @@ def test_a_client_trusts_the_authority_of_its_run_alone(row: str, monkeypatch: p
     assert sent, said
     sent, said = is_met(row, monkeypatch, trusting=False)
     assert not sent, said
+
+
+@pytest.mark.who
+@needs_namespaces
+@pytest.mark.skipif(shutil.which("curl", path="/usr/bin:/bin") is None, reason="there is no curl here")
+def test_any_user_s_programs_trust_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_met("curl by SSL_CERT_FILE", monkeypatch, trusting=True)[0]
+    assert is_met("curl by the bundle of the system", monkeypatch, trusting=True)[0] or not SYSTEM_BUNDLE
+
+
+# Which files show it --------------------------------------------------------------------------------------------------
+
+AUTHORITY = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
+ROOT = b"-----BEGIN CERTIFICATE-----\nROOT\n-----END CERTIFICATE-----\n"
+OWN = b"-----BEGIN CERTIFICATE-----\nOWN0\n-----END CERTIFICATE-----\n"
+# The bundle of each system: files with contents, and links.
+LAYOUTS: dict[str, tuple[list[str], dict[str, str], list[str]]] = {
+    "debian": (["etc/ssl/certs/ca-certificates.crt"], {"usr/lib/ssl/certs": "etc/ssl/certs"}, ["etc/ssl/certs"]),
+    "fedora": (
+        ["etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", "etc/pki/tls/certs/0.txt"],
+        {
+            "etc/pki/tls/certs/ca-bundle.crt": "etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+            "etc/pki/tls/cert.pem": "etc/pki/tls/certs/ca-bundle.crt",
+            "etc/ssl/certs": "etc/pki/tls/certs",
+        },
+        ["etc/pki/tls/certs"],
+    ),
+    "alpine": (
+        ["etc/ssl/certs/ca-certificates.crt"],
+        {"etc/ssl/cert.pem": "etc/ssl/certs/ca-certificates.crt"},
+        ["etc/ssl/certs"],
+    ),
+}  # fmt: skip
+
+
+def laid_out(where: Path, layout: str) -> tuple[Path, list[str], list[str]]:
+    where, (files, links, hashed) = where.resolve(), LAYOUTS[layout]
+    for name in files:
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).write_bytes(b"# a comment\n" + ROOT)
+    for name, target in links.items():
+        (where / name).parent.mkdir(parents=True, exist_ok=True)
+        (where / name).symlink_to(where / target)
+    return where, files, hashed
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_name_of_the_bundle_shows_the_roots_and_the_authority(layout: str, tmp_path: Path) -> None:
+    where, files, hashed = laid_out(tmp_path, layout)
+    bundles, directories = [f"{where}{name}" for name in BUNDLES], [f"{where}{name}" for name in HASHED]
+    found = trust_in(AUTHORITY, "0a1b2c3d", {}, "/", bundles=bundles, hashed=directories)
+    shown = {path for path in found.files if path.startswith(str(where))}
+    bundle = f"{where}/{files[0]}"
+    assert shown == {bundle, *(f"{where}/{name}/0a1b2c3d.0" for name in hashed)}
+    assert found.files[bundle] == ROOT + AUTHORITY == found.files[found.variables["SSL_CERT_FILE"]]
+    assert {os.path.realpath(name) for name in found.names} == {bundle}
+    assert set(found.names) == {name for name in bundles if os.path.exists(name)}
+    assert found.files[found.variables["NODE_EXTRA_CA_CERTS"]] == AUTHORITY
+    assert found.added == tuple(f"{where}/{name}/0a1b2c3d.0" for name in hashed)
+
+
+def test_a_machine_without_a_bundle_gets_one_with_the_roots_of_fetch() -> None:
+    found = trust_in(AUTHORITY, "0a1b2c3d", {}, "/", bundles=(), hashed=(), built_in=lambda: ROOT)
+    assert found.files[BUNDLES[0]] == ROOT + AUTHORITY == found.files[found.variables["SSL_CERT_FILE"]]
+    assert found.added == (BUNDLES[0],)
+    real = trust_in(AUTHORITY, "0a1b2c3d", {}, "/", bundles=(), hashed=())
+    assert real.files[BUNDLES[0]].count(b"BEGIN CERTIFICATE") > 1 or not SYSTEM_BUNDLE
+
+
+def given(where: Path, **environment: str) -> Trust:
+    (where / "system.pem").write_bytes(ROOT)
+    bundles = [str(where / "system.pem")]
+    return trust_in(AUTHORITY, "0a1b2c3d", environment, str(where), bundles=bundles, hashed=())
+
+
+@pytest.mark.parametrize("client", [one for one in CLIENTS if one.kind != "directories"], ids=lambda one: one.variable)
+def test_a_bundle_of_the_operator_is_extended_and_not_replaced(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "own.pem").write_bytes(OWN)
+    for path in (str(tmp_path / "own.pem"), "own.pem"):
+        found = given(tmp_path, **{client.variable: path})
+        assert found.files[found.variables[client.variable]] == OWN + AUTHORITY
+        assert found.variables[client.variable].startswith(f"{FOLDER}/")
+
+
+def test_what_a_client_reads_otherwise_is_not_overridden(tmp_path: Path) -> None:
+    (tmp_path / "own.pem").write_bytes(OWN)
+    found = given(tmp_path, SSL_CERT_FILE="own.pem")
+    assert "CURL_CA_BUNDLE" not in found.variables
+    assert found.files[found.variables["GIT_SSL_CAINFO"]] == ROOT + AUTHORITY  # git does not read the other one
+    everything = set(given(tmp_path).variables)
+    assert everything == {one.variable for one in CLIENTS if one.kind in ("whole", "extra")}
+
+
+def test_directories_of_the_operator_get_one_more(tmp_path: Path) -> None:
+    found = given(tmp_path, SSL_CERT_DIR="/own")
+    assert found.variables["SSL_CERT_DIR"] == f"/own:{FOLDER}/hashed"
+    assert found.files[f"{FOLDER}/hashed/0a1b2c3d.0"] == AUTHORITY
+
+
+@pytest.mark.parametrize("name", ["key.pem", "pipe", "missing", "directory", "long.pem"])
+def test_of_a_file_that_a_variable_names_only_certificates_are_shown(name: str, tmp_path: Path) -> None:
+    (tmp_path / "key.pem").write_bytes(b"-----BEGIN PRIVATE KEY-----\nSECRET\n-----END PRIVATE KEY-----\nSECRET\n")
+    (tmp_path / "long.pem").write_bytes(b" " * (LARGEST_BUNDLE + 1))
+    (tmp_path / "directory").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    if name == "long.pem":
+        with pytest.raises(ValueError, match="bytes of trusted certificates"):
+            given(tmp_path, SSL_CERT_FILE=name)
+        return
+    found = given(tmp_path, SSL_CERT_FILE=name)
+    assert found.files[found.variables["SSL_CERT_FILE"]] == AUTHORITY
+    assert not any(b"SECRET" in content for content in found.files.values())
+
+
+def test_clients_are_named_once() -> None:
+    assert len({client.variable for client in CLIENTS}) == len(CLIENTS)
+    assert all(other in {one.variable for one in CLIENTS} for client in CLIENTS for other in client.otherwise)

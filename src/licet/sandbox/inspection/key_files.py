@@ -30,17 +30,18 @@ def read_key_file(path: str, ceiling: CapabilitySet) -> bytes:
     return text
 
 
-def other_names(path: str, shown: Sequence[str], mounts: str = "/proc/self/mountinfo") -> tuple[str, ...]:
-    """More names of a file in directories that are shown. `mounts` is the table of mounted file systems.
+def other_names(path: str, granted: Sequence[str], mounts: str = "/proc/self/mountinfo") -> tuple[str, ...]:
+    """More names of a file in directories that are granted. `mounts` is the table of mounted file systems.
 
-    Raises `SandboxUnavailable` if it has a hard link and too many files are shown to search for it.
+    Only the operator links a file into the directories of the system, so those are not searched. Raises
+    `SandboxUnavailable` if the file has a hard link and too many files are granted to search for it.
     """
     found = dict.fromkeys(_mounted_elsewhere(path, mounts))
     if os.stat(path).st_nlink > 1:
-        found |= dict.fromkeys(second_names(tuple(shown), (path,)))
+        found |= dict.fromkeys(second_names(tuple(granted), (path,)))
         for one in tuple(found):
             found |= dict.fromkeys(_mounted_elsewhere(one, mounts))
-    return tuple(name for name in found if name != path and inside(name, shown))
+    return tuple(name for name in found if name != path and inside(name, granted))
 
 
 def _mounted_elsewhere(path: str, mounts: str) -> Iterator[str]:
@@ -55,7 +56,7 @@ def _mounted_elsewhere(path: str, mounts: str) -> Iterator[str]:
     if own is None:
         return
     device, root, point = own
-    within = os.path.normpath(f"{root}/{os.path.relpath(path, point)}")  # the path in the file system itself
+    within = os.path.normpath(os.path.join(root, os.path.relpath(path, point)))  # the path in the file system itself
     for other, other_root, other_point in table:
         if other != device or (other_root, other_point) == (root, point) or not inside(within, (other_root,)):
             continue

@@ -60,7 +60,7 @@ def shown_to(command: Command, inspecting: Inspecting, paths: KernelPaths, *, ne
         files[real] = content, _OF_THE_USER
         names.append(path)
         try:
-            hide |= dict.fromkeys(other_names(real, (*SYSTEM, *paths.read, *paths.write)))
+            hide |= dict.fromkeys(other_names(real, (*paths.read, *paths.write)))
         except OSError as wrong:
             raise SandboxUnavailable(f"`{path}` cannot be shown with a stand-in: {wrong.strerror}") from None
     names = [name for name in names if not inside(name, paths.hide)]

@@ -345,16 +345,16 @@ class _InspectedWalls(_CallWalls):
 
     async def take_secrets(self, value: Callable[[str], Awaitable[str]]) -> None:
         """Make the authority, and read the keys and the files that they are in; see `TakesSecrets`."""
-        from licet.sandbox.inspection import shown
+        from licet.sandbox.inspection.shown import begin
 
-        self._inspecting = await shown.begin(self._inspection, value, self._grant.reach.manifest.ceiling)
+        self._inspecting = await begin(self._inspection, value, self._grant.reach.manifest.ceiling)
 
     def _shown(self, command: Command, paths: KernelPaths) -> Shown:
-        from licet.sandbox.inspection import shown
+        from licet.sandbox.inspection.shown import shown_to
 
         if self._inspecting is None:
             raise SandboxUnavailable("the keys of this program were not read before its start")
-        return shown.shown_to(command, self._inspecting, paths, network=self._http is not None, spaces=self._spaces)
+        return shown_to(command, self._inspecting, paths, network=self._http is not None, spaces=self._spaces)
 
     def _egress(self) -> "_LateEgress | None":
         return _LateEgress(self._grant, self._http, self._inspecting) if self._http is not None else None
