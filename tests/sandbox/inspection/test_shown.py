@@ -17,8 +17,8 @@ from guard.grants import grant
 from licet.core.policy.inspection import Inspection
 from licet.guard.execution import Command, SandboxUnavailable, TakesSecrets
 from licet.sandbox import probe
-from licet.sandbox.inspection import key_files
-from licet.sandbox.inspection.key_files import other_names, read_key_file
+from licet.sandbox.inspection import operator_files
+from licet.sandbox.inspection.operator_files import other_names, read_key_file
 from licet.sandbox.limits import LARGEST_KEY_FILE
 from licet.sandbox.programs.walls import ProgramWalls
 from sandbox.inspection.behind import PYTHON, CannotPlace, Inspected, Keys
@@ -87,7 +87,7 @@ def test_a_hard_link_does_not_show_the_key(tmp_path: Path, monkeypatch: pytest.M
     rules = [f"fs:read:{where}", f"fs:write:{where}"]
     assert Inspected(monkeypatch, rules, keys=keys(where)).python(thief(where)) == "[] False\n"
     with monkeypatch.context() as without:
-        without.setattr("licet.sandbox.inspection.key_files.second_names", lambda *_: ())
+        without.setattr("licet.sandbox.inspection.operator_files.second_names", lambda *_: ())
         assert "linked" in Inspected(without, rules, keys=keys(where)).python(thief(where))
 
 
@@ -143,7 +143,7 @@ assert not libc.unshare(0x00020000), os.strerror(ctypes.get_errno())
 assert not libc.mount(b"none", b"/", None, (1 << 14) | (1 << 18), None)
 assert not libc.mount(sys.argv[1].encode(), sys.argv[2].encode(), None, 4096, None)
 sys.path.insert(0, sys.argv[3])
-from licet.sandbox.inspection.key_files import other_names
+from licet.sandbox.inspection.operator_files import other_names
 print(other_names(sys.argv[1] + "/.config/credentials", (sys.argv[2],)))
 """
 
@@ -152,7 +152,7 @@ print(other_names(sys.argv[1] + "/.config/credentials", (sys.argv[2],)))
 def test_a_second_mount_is_found_in_the_table_of_this_machine(tmp_path: Path) -> None:
     where, again = home(tmp_path), tmp_path.resolve() / "again"
     again.mkdir()
-    source = str(Path(key_files.__file__).parents[3])
+    source = str(Path(operator_files.__file__).parents[3])
     command = [sys.executable, "-c", MOUNTED_TWICE, str(where), str(again), source]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     if "Operation not permitted" in ended.stderr:

@@ -15,7 +15,7 @@ from licet.guard.execution import Command, SandboxUnavailable
 from licet.sandbox.grant_paths import KernelPaths
 from licet.sandbox.inspection.authority import Authority
 from licet.sandbox.inspection.inspected import Inspecting
-from licet.sandbox.inspection.key_files import other_names, read_key_file
+from licet.sandbox.inspection.operator_files import other_names, read_key_file
 from licet.sandbox.inspection.stand_ins import CannotPlace, read_keys
 from licet.sandbox.inspection.trust import FOLDER, Trust, trust_in
 from licet.sandbox.kernel.namespaces import BENEATH
