@@ -519,22 +519,25 @@ class _StreamedBody:
         self.failure: Exception | None = None
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
-        sent = 0
         try:
-            if self._begun:
-                raise Unconnected("the connection broke")
-            self._begun = True
-            async for piece in self._pieces:
-                if piece:
-                    sent += len(piece)
-                    if self._length is not None and sent > self._length:
-                        break
-                    yield piece
-            if self._length is not None and sent != self._length:  # over HTTP/2 nobody else would notice
-                raise Unconnected("the request cannot be sent as HTTP")
+            async for piece in self._checked():
+                yield piece
         except Exception as wrong:
             self.failure = wrong
             raise
+
+    async def _checked(self) -> AsyncGenerator[bytes]:
+        if self._begun:
+            raise Unconnected("the connection broke")
+        self._begun, sent = True, 0
+        async for piece in self._pieces:
+            if piece:
+                sent += len(piece)
+                if self._length is not None and sent > self._length:
+                    break
+                yield piece
+        if self._length is not None and sent != self._length:  # over HTTP/2 nobody else would notice
+            raise Unconnected("the request cannot be sent as HTTP")
 
 
 class _Upgraded:
