@@ -15,6 +15,7 @@ from http import HTTPStatus
 import h11
 from msgspec import Struct
 
+from licet.errors import Refused
 from licet.guard.handles.messages import (
     HEADER_VALUE,
     HOP_BY_HOP,
@@ -33,6 +34,7 @@ from licet.sandbox.limits import (
     MOST_CHUNKS,
 )
 
+_STATUS = {"RESOLVE_FAILED": 502, "CONNECT_FAILED": 502, "LIMIT_HOST_MEMORY": 413, "LIMIT_HEADERS": 431}
 _LENGTH = re.compile(rb"[0-9]{1,12}")
 _NOT_PASSED_BACK = HOP_BY_HOP - {"content-length"}
 _RESET = struct.pack("ii", 1, 0)  # a `struct linger`: on, of no seconds
@@ -231,6 +233,11 @@ def response_head(status: int, headers: Iterable[tuple[str, str]], *, last: bool
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
     closing = [(b"Connection", b"close")] if last else []
     return h11.Response(status_code=status, headers=[*closing, *encoded], reason=_reason(status))
+
+
+def status_of(refused: Refused) -> int:
+    """The status of the answer that tells of a refusal."""
+    return _STATUS.get(refused.code, 403)
 
 
 def refusal(text: str) -> tuple[Pairs, bytes]:

@@ -14,8 +14,8 @@ checked, and the connection goes to one of them.
 import asyncio
 import re
 import socket
-from collections.abc import Mapping
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import h11
 
@@ -25,6 +25,7 @@ from licet.core.algebra.scope import is_address
 from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.fetch import checked_addresses
+from licet.guard.handles.messages import Pairs
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.sandbox.limits import (
@@ -37,7 +38,7 @@ from licet.sandbox.limits import (
     MOST_REQUESTS,
     REQUEST_SECONDS,
 )
-from licet.sandbox.programs.http_connection import BadProxyRequest, HttpConnection, ProxyRequest
+from licet.sandbox.programs.http_connection import BadProxyRequest, HttpConnection, ProxyRequest, status_of
 from licet.sandbox.streams import carry, close_when_sent
 
 
@@ -78,9 +79,11 @@ async def _connected(address: str, port: int) -> socket.socket:
     return made
 
 
+if TYPE_CHECKING:
+    from licet.sandbox.inspection.inspected import Inspected, Inspecting
+    from licet.sandbox.inspection.key_checks import RequestKeys
+
 _PORT = re.compile(r"[0-9]{1,5}")
-_NOT_REACHED = ("RESOLVE_FAILED", "CONNECT_FAILED")
-_STATUS: Mapping[str, int] = {"LIMIT_HOST_MEMORY": 413, "LIMIT_HEADERS": 431}
 
 _SOCKS = 5
 _NO_PASSWORD, _NO_METHOD = 0, 0xFF
@@ -91,8 +94,15 @@ _GRANTED, _NOT_ALLOWED, _UNREACHABLE, _NO_SUCH_COMMAND, _NO_SUCH_ADDRESS = 0, 2,
 class Egress:
     """Serves the connections to a listener in another network namespace, with what one call holds."""
 
-    def __init__(self, grant: Grant, http: Http, *, most_requests: int | None = None) -> None:
-        self._grant, self._http, self._most_requests = grant, http, most_requests
+    def __init__(
+        self, grant: Grant, http: Http, *, most_requests: int | None = None, inspecting: "Inspecting | None" = None
+    ) -> None:
+        self._grant, self._http, self._most_requests = grant, http, most_requests or MOST_REQUESTS
+        self._inspected: Inspected | None = None
+        if inspecting is not None:
+            from licet.sandbox.inspection.inspected import Inspected  # few runs look into HTTPS
+
+            self._inspected = Inspected(grant, http, inspecting)
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -123,6 +133,9 @@ class Egress:
         try:
             meter.take_files(CONNECTION_FILES)
         except Exceeded as over:  # waiting connections stay in the kernel's queue
+            if self._inspected is not None and self._inspected.end_idle():
+                self._pause()
+                return
             if not self._reported:
                 self._reported = True
                 self._grant.limited(over.reason, f"connections of a program wait: {over}", None, over.fix)
@@ -135,8 +148,12 @@ class Egress:
             if not isinstance(wrong, BlockingIOError | InterruptedError | ConnectionAbortedError):
                 self._pause()  # perhaps this process may not open more files
             return
-        self._requests += 1
-        if len(self._open) >= MOST_CONNECTIONS or self._requests > (self._most_requests or MOST_REQUESTS):
+        if self._inspected is None:  # otherwise those that are not inspected are counted, once that is known
+            self._requests += 1
+        crowded = len(self._open) >= MOST_CONNECTIONS
+        if crowded and self._inspected is not None:
+            crowded = not self._inspected.end_idle()
+        if crowded or self._requests > self._most_requests:
             end.close()
             meter.give_files(CONNECTION_FILES)
             return
@@ -159,7 +176,8 @@ class Egress:
             self._loop.add_reader(self._listener, self._accept)
 
     async def _serve(self, end: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=end, limit=LARGEST_REQUEST_HEAD)
+        made = _opened(end) if self._inspected is None else self._inspected.opened(end)
+        reader, writer = await made
         client = HttpConnection(reader, writer, self._grant.meter)
         try:
             # An error here concerns one program and its peer: it ends this connection alone.
@@ -174,6 +192,8 @@ class Egress:
             async with asyncio.timeout(REQUEST_SECONDS):
                 first = await client.reader.readexactly(1)
                 wanted = await (_socks_target(client) if first[0] == _SOCKS else self._request(first, client))
+            if self._inspected is not None and await self._is_served(self._inspected, wanted, client):
+                return
             if isinstance(wanted, tuple):
                 await self._socks(*wanted, client)
             elif wanted is not None and wanted.method == "CONNECT":
@@ -183,8 +203,33 @@ class Egress:
         except BadProxyRequest as wrong:
             await client.refuse(wrong.status, str(wrong))
         except Refused as refusal:
-            status = 502 if refusal.code in _NOT_REACHED else _STATUS.get(refusal.code, 403)
-            await client.refuse(status, str(refusal))
+            await self._settle()
+            await client.refuse(status_of(refusal), str(refusal))
+
+    async def _settle(self) -> None:
+        """Let a refusal be on disk before the program hears of it, in a run that looks into HTTPS."""
+        if self._inspected is not None:
+            with suppress(Refused):  # that the ledger is full: the answer is a refusal already
+                await self._grant.settle()
+
+    async def _is_served(
+        self, inspected: "Inspected", wanted: tuple[str, int] | ProxyRequest | None, client: HttpConnection
+    ) -> bool:
+        """Serve a connection if it is to be looked into, or if too many others were made; False if it is neither."""
+        if isinstance(wanted, ProxyRequest) and wanted.method == "CONNECT":
+            host, _, port = wanted.target.rpartition(":")
+            place = inspected.place(host, int(port)) if _PORT.fullmatch(port) else None
+        else:
+            place = inspected.place(*wanted) if isinstance(wanted, tuple) else None
+        if place is None:
+            self._requests += 1
+            return self._requests > self._most_requests
+        if isinstance(wanted, tuple):
+            client.writer.write(_socks_reply(_GRANTED))
+        else:
+            await client.accept_tunnel()
+        await inspected.serve(place, client.reader, client.writer)
+        return True
 
     async def _request(self, first: bytes, client: HttpConnection) -> ProxyRequest:
         try:
@@ -198,7 +243,8 @@ class Egress:
         try:
             server = await connect(self._grant, self._http, host, port)
         except Refused as refusal:
-            client.writer.write(_socks_reply(_UNREACHABLE if refusal.code in _NOT_REACHED else _NOT_ALLOWED))
+            await self._settle()
+            client.writer.write(_socks_reply(_UNREACHABLE if status_of(refusal) == 502 else _NOT_ALLOWED))
             return
         client.writer.write(_socks_reply(_GRANTED))
         await carry(client.reader, client.writer, server)
@@ -229,29 +275,43 @@ class Egress:
                     body = await client.read_body(lambda size: share.take(BODY_COPIES * size))
             except Exceeded as over:
                 grant.exceeded(over, there.use)
-            await self._exchange(there, request, body, addresses, client)
+            keys = None if self._inspected is None else self._inspected.keys_of_plain(there.use)
+            headers = request.passed_on
+            if keys is not None:
+                _, headers = keys.head(there.url, headers)
+                await keys.check_body(body)
+            await self._exchange(there, headers, body, addresses, client, keys)
 
     def _allowing(self, use: Use) -> Use:
         """The use that allows a plain request: the request itself, or else a connection to the same place.
 
         A program that may open a tunnel can send the same bytes through it. Where rules speak of requests, they decide.
         """
+        if self._inspected is not None and self._inspected.covers(use):
+            return use  # no rule opens a tunnel there
         held, tunnel = self._grant.capabilities, Use(f"network:tcp:{use.target}:{use.port}")
         at_port, at_host = held.atoms_at(use)
         unspoken = not (at_port | at_host) & (HTTP | HTTPS) and held.verdict(use) is None
         return tunnel if unspoken and held.has(tunnel) else use
 
     async def _exchange(
-        self, there: Destination, request: ProxyRequest, body: bytes, addresses: tuple[str, ...], client: HttpConnection
+        self,
+        there: Destination,
+        headers: Pairs,
+        body: bytes,
+        addresses: tuple[str, ...],
+        client: HttpConnection,
+        keys: "RequestKeys | None",
     ) -> None:
-        use, text, headers = there.use, "no connection", request.passed_on
+        use, text = there.use, "no connection"
         for address in addresses:
             exchange = Exchange(
                 there.method, there.url, use.target, use.port or 0, address, headers, body, REQUEST_SECONDS
             )
             started = False  # to pass on a response
             try:
-                async with self._http.send(exchange) as reply:
+                async with self._http.send(exchange) as received:
+                    reply = received if keys is None else keys.clean(received, there.method)
                     await _respond(client, reply)
                     started = True
                     await self._pass_on(reply, client)
@@ -273,6 +333,10 @@ class Egress:
                 return
             await client.send(piece)
         await client.end()
+
+
+async def _opened(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(sock=end, limit=LARGEST_REQUEST_HEAD)
 
 
 async def _respond(client: HttpConnection, reply: Reply) -> None:
