@@ -34,7 +34,6 @@ from licet.sandbox.programs.http_connection import BadProxyRequest, ProxyRequest
 
 if TYPE_CHECKING:
     from licet.sandbox.inspection.authority import Authority
-
     from licet.sandbox.inspection.stand_ins import StandIns
 
 _NO_TLS = frozenset({"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER", "UNEXPECTED_MESSAGE"})
@@ -104,6 +103,9 @@ class Inspected:
                 is_first = False
             if request is None and is_first and not tls.has_protocol:
                 await self._report(place, "it ended the connection, perhaps because it speaks HTTP/2 alone")
+            if request is None:
+                await tls.end(heard=True)
+                return
         except Http2Preface as wrong:
             await self._report(place, "it speaks HTTP/2 alone")
             await client.refuse(wrong.status, str(wrong))
@@ -119,7 +121,7 @@ class Inspected:
             if is_first:
                 await self._report(place, _why(wrong, tls))
             return
-        await tls.end()
+        await tls.end(heard=False)
 
     async def _next(self, client: KeptHttp) -> ProxyRequest | None:
         self._idle[client] = None
@@ -164,10 +166,10 @@ class _Connection:
             status, text = wrong.status, str(wrong)
         except Refused as refusal:
             status, text = status_of(refusal), str(refusal)
-            with suppress(Refused):  # that the ledger is full: this answer is a refusal already
-                await self._grant.settle()
         except TimeoutError:
             status, text = 408, "the request takes too long to arrive"
+        with suppress(Refused):  # that the ledger is full: this answer is a refusal already
+            await self._grant.settle()
         if client.started:
             client.break_off()
         else:
@@ -220,7 +222,7 @@ class _Connection:
                 return await self._exchange(sending, http, addresses)
             finally:
                 if keys is not None:
-                    keys.note_kept(grant)
+                    keys.note_kept()
 
     def _upgrade(self, there: Destination, request: ProxyRequest) -> str:
         """The protocol that a request upgrades its connection to, if that is allowed; empty if it does not."""
@@ -232,7 +234,8 @@ class _Connection:
         if not self._grant.capabilities.has(self._place):
             text = f"an upgrade to {visible(protocol)} is a connection that nobody looks into: it needs `{self._place}`"
             fix = f"add `{self._place}` under `grants`, beside the rule for the GET"
-            self._grant.refuse("HOST_NOT_ALLOWED", text, self._place, fix)
+            self._grant.limited("HOST_NOT_ALLOWED", text, self._place, fix)
+            raise BadProxyRequest(text, 403)
         self._grant.check(self._place)
         return protocol
 

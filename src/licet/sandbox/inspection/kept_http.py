@@ -83,7 +83,7 @@ class TlsConnection:
         self.other_host = ""  # that the program asked for in its handshake
 
     async def shake_hands(self) -> None:
-        """Begin TLS. Raises `ssl.SSLError` if the program does not agree or asks for another host, or `TimeoutError`."""
+        """Begin TLS. Raises `TimeoutError`, and `ssl.SSLError` if the program disagrees, or asks for another host."""
 
         def step() -> None:
             # The context belongs to all connections to one host. It is called back within this step alone.
@@ -120,11 +120,13 @@ class TlsConnection:
             self._tls.write(data)
             await self._flush()
 
-    async def end(self) -> None:
-        """Say that nothing follows, and let the program read what was sent before the connection is closed."""
+    async def end(self, *, heard: bool) -> None:
+        """Say that nothing follows. Unless all is `heard`, let the program read what was sent before the end."""
         with suppress(ssl.SSLError):
             self._tls.unwrap()
         await self._flush()
+        if heard:
+            return
         if self.writer.can_write_eof():
             self.writer.write_eof()
         unheard = 0
@@ -231,8 +233,9 @@ class KeptHttp:
         """
         if self._http.they_are_waiting_for_100_continue:
             await self._send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
-        self._http.receive_data(bytes(self._unread))
-        self._unread.clear()
+        if self._unread:  # nothing would be the end of the connection
+            self._http.receive_data(bytes(self._unread))
+            self._unread.clear()
         arrived, chunks = bytearray(), 0
         while not isinstance(event := next_event(self._http), h11.EndOfMessage):
             if isinstance(event, h11.Data):

@@ -17,7 +17,7 @@ from licet.core.policy.inspection import Inspection, is_inspected, places_of
 from licet.guard.grant import Grant
 from licet.guard.handles.messages import BodyTooLarge, Corrupt, Decoder, Pairs
 from licet.guard.ports import Reply, Unconnected
-from licet.sandbox.inspection.stand_ins import KeySentAway
+from licet.sandbox.inspection.stand_ins import CannotCheck, KeySentAway
 from licet.sandbox.limits import CHUNK, MOST_DECODED
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class KeyChecks:
     """The keys of one run, for all of its requests."""
 
     def __init__(self, grant: Grant, inspection: Inspection, keys: "StandIns") -> None:
-        self._grant, self._keys = grant, keys
+        self.grant, self._keys = grant, keys
         self._secrets = {one.name: one.secret or one.name for one in inspection.stand_ins}
         self._hosts = places_of(tuple(host for one in inspection.stand_ins for host in one.hosts))
         self._noted: set[str] = set()
@@ -71,12 +71,12 @@ class KeyChecks:
         async with self._noting:
             for name in names:
                 if name not in self._noted:
-                    await self._grant.note_durably(KeyPlaced, self.capability(name), rule=host)
+                    await self.grant.note_durably(KeyPlaced, self.capability(name), rule=host)
                     self._noted.add(name)
 
     def refuse(self, sent: KeySentAway, use: Use) -> None:
         """Refuse a request with a stand-in for a host that the key is not for."""
-        self._grant.refuse_key(self._secrets.get(sent.name, sent.name), use)
+        self.grant.refuse_key(self._secrets.get(sent.name, sent.name), use)
 
 
 class RequestKeys:
@@ -125,10 +125,10 @@ class RequestKeys:
         """Record the keys that were placed in the request; returns once a first use is on disk."""
         await self._run.note_placed(self._keys.placed, self._use.target)
 
-    def note_kept(self, grant: Grant) -> None:
+    def note_kept(self) -> None:
         """Record the stand-ins that went on as they are."""
         for name, where in self._keys.left:
-            grant.note_about(KeyKept, self._run.capability(name), rule=f"{where}, to {self._use.target}")
+            self._run.grant.note_about(KeyKept, self._run.capability(name), rule=f"{where}, to {self._use.target}")
 
     def shown(self, text: str) -> str:
         """A text about the request, for a receipt: without keys."""
@@ -174,6 +174,8 @@ class RequestKeys:
             yield
         except KeySentAway as sent:
             self._run.refuse(sent, self._use)
+        except CannotCheck as wrong:
+            self._run.grant.refuse("INPUT_INVALID", str(wrong), self._use)
 
 
 def _words(value: str) -> list[str]:

@@ -98,11 +98,7 @@ class Egress:
         self, grant: Grant, http: Http, *, most_requests: int | None = None, inspecting: "Inspecting | None" = None
     ) -> None:
         self._grant, self._http, self._most_requests = grant, http, most_requests or MOST_REQUESTS
-        self._inspected: Inspected | None = None
-        if inspecting is not None:
-            from licet.sandbox.inspection.inspected import Inspected  # few runs look into HTTPS
-
-            self._inspected = Inspected(grant, http, inspecting)
+        self._inspected = None if inspecting is None else _inspected(grant, http, inspecting)
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -333,6 +329,12 @@ class Egress:
                 return
             await client.send(piece)
         await client.end()
+
+
+def _inspected(grant: Grant, http: Http, inspecting: "Inspecting") -> "Inspected":
+    from licet.sandbox.inspection.inspected import Inspected  # few runs look into HTTPS
+
+    return Inspected(grant, http, inspecting)
 
 
 async def _opened(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
