@@ -127,11 +127,11 @@ class Run:
     """A proxy that looks into the connections to some places; programs in threads talk to it, one after the other."""
 
     def __init__(
-        self, call: Grant, *inspect: str, keys: Any = None, stand_ins: tuple[StandIn, ...] = (), net: Any = Names
+        self, call: Grant, *inspect: str, keys: Any = Keys, stand_ins: tuple[StandIn, ...] = (), net: Any = Names
     ) -> None:
         self.call = call
         self.authority = Authority(inspect)
-        self.inspecting = Inspecting(Inspection(inspect, stand_ins), self.authority, keys or Keys())
+        self.inspecting = Inspecting(Inspection(inspect, stand_ins), self.authority, keys())
         self._net = net
         self.proxy: Any = None
 

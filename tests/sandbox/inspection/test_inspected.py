@@ -497,7 +497,11 @@ def test_a_program_that_leaves_without_http2_is_named() -> None:
                 return secured.selected_alpn_protocol()
 
         def noticed(made: socket.socket) -> bool:
-            return any(call.events or time.sleep(0.01) for _ in range(1000))
+            for _ in range(1000):
+                if call.events:
+                    return True
+                time.sleep(0.01)
+            return False
 
         assert run.talks(leaves, noticed) == [None, True]
         assert server.connections == 0
@@ -575,6 +579,8 @@ def test_header_lines_are_limited() -> None:
 
 
 def test_nothing_is_imported_where_nothing_is_looked_into() -> None:
-    code = "import sys, licet.sandbox.programs.proxy; print([one for one in sys.modules if 'sandbox.inspection' in one])"
+    code = (
+        "import sys, licet.sandbox.programs.proxy; print([one for one in sys.modules if 'sandbox.inspection' in one])"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(found.stdout) == []

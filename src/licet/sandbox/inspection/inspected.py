@@ -90,26 +90,17 @@ class Inspected:
         tls = TlsConnection(reader, writer, self._authority.context(place.target), lambda name: _is(place, name))
         try:
             await tls.shake_hands()
-        except ssl.SSLError as wrong:
+        except (ssl.SSLError, ConnectionError) as wrong:
             await self._report(place, _why(wrong, tls))
             return
         except TimeoutError:
             return
         client = KeptHttp(tls, self.grant.meter)
-        connection = _Connection(self, place, tls, client)
-        is_first = True
         try:
-            while (request := await self._next(client)) is not None and await connection.answer(request):
-                is_first = False
-            if request is None and is_first and not tls.has_protocol:
-                await self._report(place, "it ended the connection, perhaps because it speaks HTTP/2 alone")
-            if request is None:
-                await tls.end(heard=True)
-                return
-        except Http2Preface as wrong:
-            await self._report(place, "it speaks HTTP/2 alone")
-            await client.refuse(wrong.status, str(wrong))
+            await self._serve(place, tls, client)
         except BadProxyRequest as wrong:
+            if isinstance(wrong, Http2Preface):
+                await self._report(place, "it speaks HTTP/2 alone")
             await client.refuse(wrong.status, str(wrong))
         except Exceeded as over:
             with suppress(Refused):
@@ -117,11 +108,22 @@ class Inspected:
             await client.refuse(431, str(over))
         except TimeoutError:
             await client.refuse(408, "the request takes too long to arrive")
+        await tls.end(heard=client.is_idle)
+
+    async def _serve(self, place: Use, tls: TlsConnection, client: KeptHttp) -> None:
+        """Answer requests until one of them is the last."""
+        connection = _Connection(self, place, tls, client)
+        try:
+            request = await self._next(client)
         except ssl.SSLError as wrong:  # an alert, from a program that looks at certificates after its handshake
-            if is_first:
-                await self._report(place, _why(wrong, tls))
-            return
-        await tls.end(heard=False)
+            await self._report(place, _why(wrong, tls))
+            raise
+        except ConnectionError:
+            request = None
+        if request is None and not tls.has_protocol:
+            await self._report(place, "it ended the connection, perhaps because it speaks HTTP/2 alone")
+        while request is not None and await connection.answer(request):
+            request = await self._next(client)
 
     async def _next(self, client: KeptHttp) -> ProxyRequest | None:
         self._idle[client] = None
@@ -370,9 +372,9 @@ def _is(place: Use, name: str, *, with_port: bool = False) -> bool:
         return False
 
 
-def _why(wrong: ssl.SSLError, tls: TlsConnection) -> str:
+def _why(wrong: OSError, tls: TlsConnection) -> str:
     """What a failure of TLS says about a program."""
-    reason = wrong.reason or ""
+    reason = (wrong.reason if isinstance(wrong, ssl.SSLError) else "") or ""
     if tls.other_host:
         return f"it asks for {visible(tls.other_host)} in it"
     if "ALERT" in reason and ("CERTIFICATE" in reason or "CA" in reason.split("_")):

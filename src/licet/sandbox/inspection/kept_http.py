@@ -171,6 +171,7 @@ class KeptHttp:
         self._is_read = False  # the whole request
         self._waiting: asyncio.Timeout | None = None
         self.started = False  # the answer to the request
+        self.is_idle = True  # no request has begun since the last answer
 
     # The request
 
@@ -179,7 +180,7 @@ class KeptHttp:
 
         Raises `BadProxyRequest`, and `Exceeded` for too many headers.
         """
-        self.started = False
+        self.started, self.is_idle = False, True
         try:
             async with asyncio.timeout(IDLE_SECONDS) as waiting:
                 self._waiting = waiting
@@ -191,6 +192,7 @@ class KeptHttp:
             return None
         finally:
             self._waiting = None
+        self.is_idle = False
         async with asyncio.timeout(REQUEST_SECONDS):
             raw = await self._head()
         if raw.startswith(_HTTP2_PREFACE):
