@@ -37,6 +37,7 @@ from licet.core.decision.decision import (
 )
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
+from licet.core.ledger.entry import Entry
 from licet.core.ledger.recorded_checks import UNLISTED
 from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.layer import delete_asks
@@ -55,7 +56,8 @@ from licet.guard.limits import (
     REFUSED,
 )
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
-from licet.guard.ports import Clock, free_after_fork
+from licet.guard.ports import Clock, Ledger, LedgerUnavailable, Unavailable, free_after_fork
+from licet.guard.progress import CallOver, NotWritten, Progress
 from licet.guard.redaction.redact import Redactor
 
 LISTS = ("granted", "closed", "rules", "runtime")
@@ -212,6 +214,7 @@ class CallIdentity(Struct, frozen=True):
 
 
 Observer = Callable[[Event], None]
+ProgressEntry = Callable[[Sequence[Event]], Entry]
 AskPerson = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
 
 # By domain of capabilities: the field of `Ports`, and what a refusal calls it.
@@ -240,6 +243,7 @@ class Grant:
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
         "printed",
         *("_identity", "_limits", "_meter", "_moments", "_quotas", "_stands", "access", "program_access", "request"),
+        *("_keeping", "_progress"),
     )
 
     def __init__(
@@ -273,6 +277,9 @@ class Grant:
         self._limits = limits
         self._meter: Meter | None = None
         self._quotas = CheckQuotas()
+        # The ledger, what makes an entry of it, and the events that it has; None where nothing outlives the grant.
+        self._keeping: tuple[Ledger, ProgressEntry, int] | None = None
+        self._progress: Progress | None = None
 
     @property
     def capabilities(self) -> CapabilitySet:
@@ -318,10 +325,57 @@ class Grant:
         happened = kind(about or self._name(None), self.request.tool, reason, self._beginning(rule), count=count)
         self.note(happened, kept=not self.over and self._quotas.take_happened(kind))
 
+    def keep_in(self, ledger: Ledger, entry: ProgressEntry, written: int) -> None:
+        """Let `settle` write to this ledger, which has the first `written` events."""
+        self._keeping = ledger, entry, written
+
+    async def settle(self) -> None:
+        """Return once all that is recorded so far is on disk: a crash does not lose it. Refuse if it cannot be kept.
+
+        For what happens during a run of hours, such as a refused request of a program. Events beyond a quota are
+        only counted, in the receipt. A grant that is not bound to a call has no ledger, and returns at once.
+        """
+        if self._keeping is None:
+            return
+        if self._progress is None:
+            ledger, entry, written = self._keeping
+            self._progress = Progress(
+                written,
+                lambda: len(self._checks) // 2,
+                lambda after, until: entry(self._listed(after, until)),
+                ledger.record,
+            )
+            if self.over:
+                self._progress.end()
+        try:
+            await self._progress.settle()
+        except CallOver:
+            self.refuse("SESSION_ENDED", "the call has ended, and what it held with it")
+        except NotWritten as failed:
+            wrong = failed.__cause__
+            text = f"the ledger could not keep what happened: {type(wrong).__name__}"
+            self.refuse(
+                "LEDGER_UNAVAILABLE", text, fix=str(wrong) if isinstance(wrong, LedgerUnavailable | Unavailable) else ""
+            )
+
+    async def note_durably(self, kind: type[Happened], about: str = "", reason: str = "", rule: str = "") -> None:
+        """As `note_about`, and return once it is on disk. Refuse if it cannot be, or if the call has ended."""
+        if self.over:
+            self.refuse("SESSION_ENDED", "the call has ended, and what it held with it")
+        self.note_about(kind, about, reason, rule)
+        await self.settle()
+
+    def refuse_key(self, key: str, use: Use) -> NoReturn:
+        """Refuse a request with the stand-in of a key for another host: an attempt to send the key away."""
+        fix = f"if {use.target} may have the key, list it under `hosts` of its entry in `stand_ins`"
+        self.refuse("SECRET_NOT_DECLARED", f"tried to send the key {key} to {use.target}", use, fix)
+
     def end(self) -> None:
         """Refuse every later use. The record can still be read."""
         self.over = True
         self._ask = None
+        if self._progress is not None:
+            self._progress.end()
 
     def check(self, use: Use) -> None:
         """Record a use; raise `Refused` if it is not granted."""
@@ -478,8 +532,8 @@ class Grant:
             events.append(kind(f"tool:call:{tool}", tool, rule=f"{more} more of these, {UNLISTED}", count=more))
         return tuple(events)
 
-    def _listed(self, after: int = 0) -> list[Event]:
-        checks: Any = iter(self._checks[2 * after :])
+    def _listed(self, after: int = 0, until: int | None = None) -> list[Event]:
+        checks: Any = iter(self._checks[2 * after : None if until is None else 2 * until])
         granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
         pairs = zip(checks, checks, strict=True)
         return self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])

@@ -1,10 +1,13 @@
 """Decides which facts of a call a ledger keeps: `decision_of` before the tool runs, `receipt_of` at the end.
 
+`progress_of` is for what must be on disk while the tool still runs; `guard/progress.py` decides when.
+
 The schema is `core.ledger.entry`. A new fact is one line there and one line here. Nothing here is secret: arguments and
 results are digests, and texts are redacted. With `record: full` the redacted arguments and result are kept as well.
 """
 
 import asyncio
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -76,6 +79,12 @@ def decision_of(call: Call) -> Entry:
         coding_agent=_coding_agent(call),
         observed=call.observed,
     )
+
+
+def progress_of(call: Call, events: Sequence[Event]) -> Entry:
+    """What has happened since the last entry of a call that still runs, under what identifies the call."""
+    known = call.decision or decision_of(call)
+    return replace(known, kind="progress", approvals=(), budget=None, cost_usd="0", events=tuple(map(_event, events)))
 
 
 def receipt_of(call: Call, parts: ResultParts) -> Entry:

@@ -62,6 +62,13 @@ REQUEST_SECONDS = 30.0  # seconds; a program sends its request, and each wait af
 ACCEPT_SECONDS = 0.05  # seconds; until the next attempt to accept a connection when the quota is used up
 BODY_COPIES = 2  # copies; those of a body that are in memory while its buffer grows
 CONNECTION_FILES = 2  # files; one connection: from the program, and to the server
+ANSWER_SECONDS = 600.0  # seconds; the next bytes of an inspected request, or of its answer: a model may think for long
+IDLE_SECONDS = 300.0  # seconds; until the next request on an inspected connection
+ADDRESS_SECONDS = 60.0  # seconds; until a name is looked up again for an inspected connection
+MOST_UNHEARD = 1 << 20  # bytes; those of a refused request that are read, so that its program hears why
+UNHEARD_SECONDS = 2.0  # seconds; the same
+MOST_DECODED = 1 << 30  # bytes; a compressed answer to a program whose keys may be in it
+MOST_DISTRUSTFUL = 1_000  # hosts; those of a call whose certificates programs did not accept, and that are named
 LAUNCHER_BACKLOG = 128  # connections; those of programs that wait to be accepted
 
 # Programs
