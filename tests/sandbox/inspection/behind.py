@@ -9,7 +9,6 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
-from msgspec.structs import replace
 
 from guard.grants import grant
 from licet.backends.http import HttpClient
@@ -131,9 +130,3 @@ class Inspected:
     def python(self, code: str) -> str:
         """What some Python prints."""
         return self.said(PYTHON, "-I", "-S", "-c", f"import os, sys\n{code}")
-
-
-def with_values(held: Grant, **values: Any) -> Grant:
-    """The same grant under a manifest with more keys."""
-    held.reach = replace(held.reach, manifest=replace(held.reach.manifest, **values))
-    return held
