@@ -5,7 +5,6 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import pytest
@@ -15,7 +14,9 @@ from licet.backends.http import HttpClient
 from licet.core.policy.inspection import Inspection
 from licet.guard.execution import Command, Finished, TakesSecrets
 from licet.guard.grant import Grant
+from licet.sandbox.inspection import shown
 from licet.sandbox.inspection.authority import Authority
+from licet.sandbox.inspection.inspected import Inspecting
 from licet.sandbox.programs import proxy, walls
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
@@ -37,18 +38,6 @@ class Keys(NamedTuple):
 
     environment: Mapping[str, str] = {}
     files: Mapping[str, bytes] = {}
-
-
-class Inspecting(NamedTuple):
-    """What the proxy looks into HTTPS with."""
-
-    inspection: Inspection
-    authority: Authority
-    keys: Keys
-
-
-class CannotPlace(ValueError):
-    """A key that cannot be placed."""
 
 
 class Tunnels(proxy.Egress):
@@ -80,14 +69,7 @@ class Inspected:
         async def read_keys(inspection: Inspection, value: Any, read_file: Any) -> Keys:
             return keys or Keys()
 
-        for name, parts in {
-            "stand_ins": {"CannotPlace": CannotPlace, "read_keys": places or read_keys},
-            "inspected": {"Inspecting": Inspecting},
-        }.items():
-            module = ModuleType(f"licet.sandbox.inspection.{name}")
-            vars(module).update(parts)
-            monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.delitem(sys.modules, "licet.sandbox.inspection.shown", raising=False)
+        monkeypatch.setattr(shown, "read_keys", places or read_keys)
         monkeypatch.setattr(proxy, "Egress", Tunnels)
         monkeypatch.setattr(walls, "inspection_of", lambda _: Inspection(inspect))
         self.grant = grant(["process:exec:*", *rules], private=["127.0.0.0/8"], **given)

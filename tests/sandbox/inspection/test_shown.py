@@ -19,9 +19,10 @@ from licet.guard.execution import Command, SandboxUnavailable, TakesSecrets
 from licet.sandbox import probe
 from licet.sandbox.inspection import operator_files
 from licet.sandbox.inspection.operator_files import other_names, read_key_file
+from licet.sandbox.inspection.stand_ins import CannotPlace
 from licet.sandbox.limits import LARGEST_KEY_FILE
 from licet.sandbox.programs.walls import ProgramWalls
-from sandbox.inspection.behind import PYTHON, CannotPlace, Inspected, Keys
+from sandbox.inspection.behind import PYTHON, Inspected, Keys
 
 needs_namespaces = pytest.mark.skipif(not probe.support().namespaces, reason="user namespaces are not to be had here")
 pytestmark = needs_namespaces

@@ -9,7 +9,7 @@ import pytest
 
 from licet.sandbox import probe
 from licet.sandbox.inspection.authority import Authority
-from licet.sandbox.inspection.trust import BUNDLES, CLIENTS, FOLDER, HASHED, Client, Trust, trust_in
+from licet.sandbox.inspection.client_trust import BUNDLES, CLIENTS, FOLDER, HASHED, Client, Trust, trust_in
 from licet.sandbox.limits import LARGEST_BUNDLE
 from sandbox.inspection.behind import HOST, PYTHON, SITE, Inspected
 from sandbox.inspection.test_authority import serving

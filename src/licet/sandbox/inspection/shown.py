@@ -14,10 +14,10 @@ from licet.core.policy.inspection import Inspection
 from licet.guard.execution import Command, SandboxUnavailable
 from licet.sandbox.grant_paths import KernelPaths
 from licet.sandbox.inspection.authority import Authority
+from licet.sandbox.inspection.client_trust import FOLDER, Trust, trust_in
 from licet.sandbox.inspection.inspected import Inspecting
 from licet.sandbox.inspection.operator_files import other_names, read_key_file
 from licet.sandbox.inspection.stand_ins import CannotPlace, read_keys
-from licet.sandbox.inspection.trust import FOLDER, Trust, trust_in
 from licet.sandbox.kernel.namespaces import BENEATH
 from licet.sandbox.programs.program_files import SYSTEM, Shown
 
