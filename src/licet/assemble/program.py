@@ -27,7 +27,7 @@ from licet.core.algebra.scope import TOP, Malformed, binary, host_key, inside, p
 from licet.core.decision.reach import Reach
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.layer import EVERY_DOMAIN, Level
-from licet.core.policy.manifest import COMMAND_NEEDS, PROGRAM, Manifest, admit_commands
+from licet.core.policy.manifest import PROGRAM, Manifest, admit_commands, command_needs
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import COMMAND_LINE
 from licet.declare import Context, Tool, tool
@@ -86,7 +86,8 @@ def program_gate(
     policy = replace(policy, limits=limits, loaded=policy.loaded or policy)
     if name is None:
         policy = admit_commands(policy, PROGRAM)
-        spec = tool(needs=COMMAND_NEEDS, name=PROGRAM, effect=policy.max_effect, sandbox="isolated")(_program).spec
+        needs = command_needs(policy)
+        spec = tool(needs=needs, name=PROGRAM, effect=policy.max_effect, sandbox="isolated")(_program).spec
         # a refusal points to the manifest, which is all that its reviewer reads
         spec = replace(spec, origin=policy.origin)
     else:

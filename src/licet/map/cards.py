@@ -267,7 +267,8 @@ def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], t
     kind = "remote server" if url else "native server" if server.get("sandbox") == "native" else "server"
     lines, height = _stacked(name, f"{kind} · {command}")
     rules = [*server["grants"], *(f"env:read:{variable}" for variable in server["env"])]
-    rules += [f"secret:read:{secret}" for key in ("secrets", "headers") for secret in server.get(key, {}).values()]
+    named = [secret for key in ("secrets", "headers") for secret in server.get(key, {}).values()]
+    rules += [f"secret:read:{one['secret'] if isinstance(one, dict) else one}" for one in named]
     rules += [host_rule(url)] if url else []
     card = Card(f"server:{name}", 2, "~servers", "tool", height, lines, (name, command))
     return card, ("~servers",), entries_of(CapabilitySet(rules))

@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -156,6 +156,8 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         scratch=(orders["memory"], orders["scratch"][1]),
         lasting=orders["lasting"],
         made=mounts["made"],
+        copies=list(_copies(mounts)),
+        names=mounts.get("names", ()),
         proc=True,
     )
     keep = connections.CAPABILITIES if orders["unix"] else ()
@@ -191,6 +193,12 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
+
+
+def _copies(mounts: dict[str, Any]) -> Iterator[namespaces.Copy]:
+    """The files that are shown with other contents; the orders have each content once, and each byte as a letter."""
+    for path, number, mode in mounts.get("copies", ()):
+        yield namespaces.Copy(path, mounts["contents"][number].encode("latin-1"), mode)
 
 
 def _lead(own_terminal: bool) -> None:
