@@ -33,7 +33,7 @@ from licet.core.values import COMMAND_LINE
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
-from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls
+from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls, give_secrets
 from licet.guard.import_path import FoundProgram
 from licet.guard.ports import Answer, Answered, Approver, Question
 from licet.policy_files.load import read_made
@@ -189,6 +189,9 @@ class _ScriptWalls:
     @property
     def layers(self) -> Layers:
         return self._walls.layers
+
+    async def take_secrets(self, value: Callable[[str], Awaitable[str]]) -> None:
+        await give_secrets(self._walls, value)
 
     def around(self, command: Command) -> Command:
         binary = command.binary

@@ -157,6 +157,12 @@ class TakesSecrets(Protocol):
         """
 
 
+async def give_secrets(walls: Walls, value: Callable[[str], Awaitable[str]]) -> None:
+    """Let walls take the secrets that they place, if they place any; see `TakesSecrets`."""
+    if isinstance(walls, TakesSecrets):
+        await walls.take_secrets(value)
+
+
 class Processes(Protocol):
     """Runs programs. They inherit nothing, and end with everything that they started."""
 
