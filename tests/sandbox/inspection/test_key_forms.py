@@ -2,6 +2,7 @@
 
 import base64
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -54,7 +55,7 @@ def test_no_split_changes_what_comes_out(text: str, cuts: list[int]) -> None:
     raw = text.encode()
     stream, out = KeyStream(ALL), b""
     bounds = [0, *sorted(min(cut, len(raw)) for cut in cuts), len(raw)]
-    for low, high in zip(bounds, bounds[1:], strict=False):
+    for low, high in pairwise(bounds):
         out += stream.feed(raw[low:high])
     assert out + stream.finish() == rewritten(ALL, raw)
 
