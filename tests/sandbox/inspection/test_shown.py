@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from attacks.walled_programs import open_programs, without_namespaces
 from guard.grants import grant
 from licet.core.policy.inspection import Inspection
-from licet.guard.execution import Command, SandboxUnavailable, TakesSecrets
+from licet.guard.execution import Command, Finished, SandboxUnavailable, TakesSecrets
 from licet.sandbox import probe
 from licet.sandbox.inspection import operator_files
 from licet.sandbox.inspection.operator_files import other_names, read_key_file
@@ -100,6 +100,48 @@ def test_a_link_to_the_file_leads_to_the_copy(tmp_path: Path, monkeypatch: pytes
         walled = Inspected(monkeypatch, rules, keys=keys(where))
         assert STAND_IN in walled.python(f"print(open('{where}/.config/credentials').read())")
         assert walled.python(thief(where)) == "[] False\n"
+
+
+LATER = """
+import time
+path, says = os.environ["WATCHED"], os.environ["SAYS"]
+while not os.path.exists(says + "-stop"):
+    with open(path) as file: said = file.read()
+    with open(says, "w"): pass
+    if "fake-key" not in said: time.sleep(60)
+    time.sleep(0.02)
+print(said)
+"""
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_a_file_that_is_replaced_on_the_host_shows_no_key_for_long(
+    directory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A log-in outside replaces the file, and the kernel removes what was mounted over it in a directory of the host:
+    # then the program is ended. Where the file alone is granted, nothing changes.
+    where, file = home(tmp_path), home(tmp_path / "again") / ".config" / "credentials"
+    says = where / "says"
+    rules = [f"fs:write:{where}", f"fs:read:{file.parent if directory else file}"]
+    copies = Keys({}, {str(file): f"token = {STAND_IN}\n".encode()})
+    walled = Inspected(monkeypatch, rules, keys=copies, environment={"WATCHED": str(file), "SAYS": str(says)})
+
+    async def run() -> Finished:
+        await walled.authority()
+        program = asyncio.create_task(walled.run(PYTHON, "-I", "-S", "-c", f"import os\n{LATER}"))
+        while not says.exists():
+            await asyncio.sleep(0.01)
+        (file.parent / "new").write_text(f"token = {SECRET}\n")
+        (file.parent / "new").rename(file)
+        if not directory:
+            Path(f"{says}-stop").touch()
+        return await program
+
+    ended = asyncio.run(run())
+    if directory:
+        assert ended.exit_code in (-9, 137)
+    else:
+        assert ended.stdout == f"token = {STAND_IN}\n\n", ended.stderr
 
 
 def test_a_file_that_a_link_of_a_tool_leads_to_is_not_read(tmp_path: Path) -> None:

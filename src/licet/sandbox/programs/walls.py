@@ -189,6 +189,10 @@ class _CallWalls:
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         shown = self._shown(command, paths)
+        if shown.keys:  # a copy lies in the private root itself where only its file was granted
+            alone = [path for path in (*paths.read, *paths.write) if real.of(path) in shown.keys]
+            read, write = (tuple(path for path in some if path not in alone) for some in (paths.read, paths.write))
+            paths = replace(paths, read=read, write=write)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
         places = _scratch_places(tuple(own), paths, real) if self._spaces else self._places_of_host()
@@ -241,6 +245,7 @@ class _CallWalls:
                     "copies": shown.copies,
                     "contents": shown.contents,
                     "names": shown.names,
+                    "keys": shown.keys,
                 },
                 "rules": (*common, *granted),
             }
