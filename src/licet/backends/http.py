@@ -94,8 +94,9 @@ class PacedStream:
         self._stream = stream
         self._head: int | None = 0  # bytes of the head so far; None while a body is read
         self._answers = self._lines = 0
-        secured: Any = stream.get_extra_info("ssl_object")
-        self._has_frames = secured is not None and secured.selected_alpn_protocol() == "h2"
+        # Asked for with each request, and looked up through all layers each time.
+        self._secured: Any = stream.get_extra_info("ssl_object")
+        self._has_frames = self._secured is not None and self._secured.selected_alpn_protocol() == "h2"
 
     def expect_head(self) -> None:
         """The next bytes are the head of an answer."""
@@ -134,7 +135,7 @@ class PacedStream:
 
     def get_extra_info(self, info: str) -> Any:
         """What the connection knows about itself."""
-        return self._stream.get_extra_info(info)
+        return self._secured if info == "ssl_object" else self._stream.get_extra_info(info)
 
 
 class _Wanted(Struct, frozen=True):

@@ -52,6 +52,7 @@ class Inspected:
 
     def __init__(self, grant: Grant, http: Http, inspecting: Inspecting) -> None:
         self.grant, self.http = grant, http
+        self.streaming = http if isinstance(http, StreamingHttp) else None
         self.keys = (
             KeyChecks(grant, inspecting.inspection, inspecting.keys) if inspecting.inspection.stand_ins else None
         )
@@ -79,6 +80,8 @@ class Inspected:
     async def opened(self, end: socket.socket) -> tuple[WatchedReader, asyncio.StreamWriter]:
         """An accepted connection, as streams that notice when the program ends it."""
         loop = asyncio.get_running_loop()
+        if end.family != socket.AF_UNIX:  # or the end of each answer waits for an acknowledgement
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader = WatchedReader(limit=LARGEST_REQUEST_HEAD, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         transport, _ = await loop.create_connection(lambda: protocol, sock=end)
@@ -199,8 +202,8 @@ class _Connection:
         grant, run, use = self._grant, self._run, there.use
         await grant.permit(use)
         upgrade = self._upgrade(there, request)
-        http = run.http
-        if not isinstance(http, StreamingHttp):
+        http = run.streaming
+        if http is None:
             grant.refuse("BACKEND_MISSING", "the network of this run sends no bodies while they arrive", use)
         target, headers = _target(there.url), request.passed_on
         origin = there.url[: -len(target)]

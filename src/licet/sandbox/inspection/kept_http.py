@@ -116,9 +116,14 @@ class TlsConnection:
 
     async def write(self, data: bytes) -> None:
         """Write bytes; returns when more can be taken."""
+        self.push(data)
+        await self.writer.drain()
+
+    def push(self, data: bytes) -> None:
+        """Write bytes, however many are unsent."""
         if data:
             self._tls.write(data)
-            await self._flush()
+            self.writer.write(self._outgoing.read())
 
     async def end(self, *, heard: bool) -> None:
         """Say that nothing follows. Unless all is `heard`, let the program read what was sent before the end."""
@@ -169,6 +174,8 @@ class KeptHttp:
         self._http = h11.Connection(h11.SERVER)
         self._is_head = False  # whether the request is a HEAD, whose answer has no body
         self._is_read = False  # the whole request
+        self._unsent = bytearray()  # of the answer
+        self._pushing: asyncio.Handle | None = None
         self._waiting: asyncio.Timeout | None = None
         self.started = False  # the answer to the request
         self.is_idle = True  # no request has begun since the last answer
@@ -234,7 +241,7 @@ class KeptHttp:
         Raises `BadProxyRequest` for what is not HTTP, and `TimeoutError` if the program sends nothing for long.
         """
         if self._http.they_are_waiting_for_100_continue:
-            await self._send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
+            await self._send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"), now=True)
         if self._unread:  # nothing would be the end of the connection
             self._http.receive_data(bytes(self._unread))
             self._unread.clear()
@@ -272,7 +279,7 @@ class KeptHttp:
 
     async def end(self) -> bool:
         """Complete the answer; returns whether another request may follow."""
-        await self._send(h11.EndOfMessage())
+        await self._send(h11.EndOfMessage(), now=True)
         return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
 
     async def refuse(self, status: int, text: str) -> None:
@@ -289,16 +296,37 @@ class KeptHttp:
         head = response_head(200, headers, last=False)
         lines = [line for line in head.headers.raw_items() if line[0].lower() != b"content-length"]
         upgrade = [(b"Connection", b"Upgrade"), (b"Upgrade", protocol.encode("ascii"))]
-        await self._send(h11.InformationalResponse(status_code=101, headers=[*upgrade, *lines], reason="Switching"))
+        await self._send(
+            h11.InformationalResponse(status_code=101, headers=[*upgrade, *lines], reason="Switching"), now=True
+        )
         self.started = True
         return bytes(self._unread)
 
     def break_off(self) -> None:
         """Reset the connection: half an answer must not be taken for a complete one."""
+        self._taken()
         reset(self._tls.writer)
 
-    async def _send(self, event: h11.Event) -> None:
-        await self._tls.write(self._http.send(event) or b"")
+    async def _send(self, event: h11.Event, *, now: bool = False) -> None:
+        """Write a part of the answer: together with those that follow before other tasks run."""
+        self._unsent += self._http.send(event) or b""
+        if now or len(self._unsent) >= CHUNK:
+            await self._tls.write(self._taken())
+        elif self._pushing is None:
+            self._pushing = asyncio.get_running_loop().call_soon(self._push)
+            await self._tls.writer.drain()
+
+    def _push(self) -> None:
+        with suppress(ssl.SSLError):  # the connection has ended: whoever writes next is told
+            self._tls.push(self._taken())
+
+    def _taken(self) -> bytes:
+        if self._pushing is not None:
+            self._pushing.cancel()
+            self._pushing = None
+        data = bytes(self._unsent)
+        self._unsent.clear()
+        return data
 
 
 async def relay(program: TlsConnection, first: bytes, read: Callable[[], Awaitable[bytes]], write: "Write") -> None:
