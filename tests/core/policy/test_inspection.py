@@ -132,7 +132,8 @@ def test_a_header_that_carries_a_key(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["host", "Content-Length", "te", "trailer", "accept-encoding", "proxy-x", "user-agent", "a:b", "a b", "ä", ""]
+    "name",
+    ["host", "Content-Length", "te", "trailer", "accept-encoding", "proxy-x", "user-agent", "a:b", "a b", "ä", ""],
 )
 def test_a_header_that_carries_no_key(name: str) -> None:
     with pytest.raises(Malformed):
