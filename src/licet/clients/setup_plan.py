@@ -34,6 +34,7 @@ from licet.clients.jsonc import BadConfig, KeyPath, checked, looks_secret, swapp
 from licet.clients.known import Client, Place, Seen, Surroundings, System, Unusable, places, read_own
 from licet.clients.undo import EditedTable
 from licet.core.policy.servers import Server
+from licet.core.review.known_keys import entry_text, inspect_text, known_stand_in
 from licet.packages.server_packages import LaunchError, launch_of
 from licet.policy_files.draft import ServerNeeds, server_lines, servers_text
 from licet.policy_files.policy_paths import PLACES, NoHome, home_directory
@@ -340,7 +341,8 @@ def _last(reference: str) -> str:
 def _is_same(there: Server, server: DraftedServer) -> bool:
     """Whether the policy has this server already; its grants and tools are its own matter."""
     said: dict[str, Any] = {"command": list(there.command), "url": there.url, "env": list(there.env)}
-    said |= {"secrets": dict(there.secrets), "headers": dict(there.headers)}
+    secrets = {**there.secrets, **{one.name: one.secret for one in there.stand_ins}}
+    said |= {"secrets": secrets, "headers": dict(there.headers)}
     return {key: value for key, value in said.items() if value} == server.data
 
 
@@ -360,6 +362,10 @@ def notes(move: Move) -> Iterator[str]:
     if plain:
         listed = ", ".join(f"`{name}`" for name in plain)
         yield f"{listed} may be no secret, but policy has no values of variables: kept in the secrets file too"
+    offered = [known_stand_in(name, secret) for name, secret in server.data.get("secrets", {}).items()]
+    if known := [one for one in offered if one is not None]:
+        yield f"to keep keys out of it, write `{inspect_text(known)}` on it, and under its `secrets`:"
+        yield from (f"`{entry_text(one)}`" for one in known)
     if entry.empty:
         yield f"left out, since the value is empty: {', '.join(f'`{name}`' for name in entry.empty)}"
     if entry.dropped:
