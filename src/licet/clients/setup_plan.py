@@ -362,10 +362,6 @@ def notes(move: Move) -> Iterator[str]:
     if plain:
         listed = ", ".join(f"`{name}`" for name in plain)
         yield f"{listed} may be no secret, but policy has no values of variables: kept in the secrets file too"
-    offered = [known_stand_in(name, secret) for name, secret in server.data.get("secrets", {}).items()]
-    if known := [one for one in offered if one is not None]:
-        yield f"to keep keys out of it, write `{inspect_text(known)}` on it, and under its `secrets`:"
-        yield from (f"`{entry_text(one)}`" for one in known)
     if entry.empty:
         yield f"left out, since the value is empty: {', '.join(f'`{name}`' for name in entry.empty)}"
     if entry.dropped:
@@ -396,10 +392,20 @@ def next_steps(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bo
         *([] if policy.is_new else _lacking(policy, servers)),
         f"licet lock --init{which}: starts the servers behind walls, and drafts their `grants` and `tools`",
         "list the tools that the agent may call under `capabilities.tools`, and what they need",
+        *_offered_keys(servers),
         f"licet trust{file}: accepts what the policy says then",
         f"licet lock{which}: pins what the servers offer, and accepts that",
         f"licet gateway{file} {ACCEPTED}: what the clients now start; restart them",
     ]
+
+
+def _offered_keys(servers: Iterable[DraftedServer]) -> Iterator[str]:
+    """How a server uses a known key without having it."""
+    for server in servers:
+        offered = (known_stand_in(name, secret) for name, secret in server.data.get("secrets", {}).items())
+        if known := [entry for entry in offered if entry is not None]:
+            entries = ", ".join(f"`{entry_text(entry)}`" for entry in known)
+            yield f"to keep keys out of `{server.name}`, write there `{inspect_text(known)}`, and as secrets {entries}"
 
 
 def _lacking(policy: Policy, servers: Sequence[DraftedServer]) -> list[str]:
