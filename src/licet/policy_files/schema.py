@@ -127,7 +127,14 @@ INSPECT = Field(
 )
 _PLACED = {
     "hosts": Field(
-        ListOf(TextShape(expected=INSPECTED.expected, parse=placed_at, examples=("api.example.com",)), least=1),
+        ListOf(
+            TextShape(
+                expected="a host: `api.example.com` or `*.example.com`, with a port if it is not 443",
+                parse=placed_at,
+                examples=("api.example.com",),
+            ),
+            least=1,
+        ),
         required=True,
         description="where the key is placed; each must be under `inspect`",
     ),

@@ -257,9 +257,11 @@ _PROCESS_KEYS = ("code", "grants", "env", "secrets", "inspect", "limits", "sandb
 
 
 def server_places(shared: Fields) -> Iterator[tuple[str, Origin]]:
-    """Where each server and each of its tools is written, for messages."""
+    """Where each server, each of its secrets and each of its tools is written, for messages."""
     for name, located in record(shared, "servers").items():
         yield f"servers.{name}", key_origin(located)
+        for variable, secret in record(located.value, "secrets").items():
+            yield f"servers.{name}.secrets.{variable}", key_origin(secret)
         for tool, entry in record(located.value, "tools").items():
             yield f"servers.{name}.tools.{tool}", key_origin(entry)
 

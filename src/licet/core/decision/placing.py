@@ -100,8 +100,8 @@ def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Pr
 def handed_over(manifest: Manifest) -> Iterator[Problem]:
     """Notes about secrets that servers are given as they are, with the form that keeps them outside."""
     for server in servers_of(manifest.servers).values():
-        place = manifest.places.get(f"servers.{server.name}", manifest.origin)
         for variable, reference in server.secrets.items() if server.kind == "isolated" else ():
+            place = manifest.places.get(f"servers.{server.name}.secrets.{variable}", manifest.origin)
             found = f"`{variable}: {reference}` of the server `{server.name}`, which hands the value over"
             hint = f"write `{variable}: {{secret: {reference}, hosts: [HOST]}}` and `inspect: [HOST]` there"
             yield Problem(place, found, "a stand-in, so that its process never has the key", hint, "note")

@@ -191,6 +191,11 @@ def inspect_only(here: Iterable[str], there: Iterable[str]) -> Iterator[tuple[st
         yield f"connections to {_place_text(piece)} are not looked into", _place_text(piece)
 
 
+def connections(places: CapabilitySet, action: str) -> CapabilitySet:
+    """The rules for all that an action, such as `https`, does in some places."""
+    return CapabilitySet(f"network:{action}:*@{place_text(rule.key, rule.port)}" for rule in places.allow)
+
+
 def stand_ins_only(here: Iterable[StandIn], there: Iterable[StandIn]) -> Iterator[tuple[str, str]]:
     """The places in which only the first policy places a key: a host, a header and a field of the body are one each."""
     theirs = {_identity(entry): entry for entry in there}

@@ -21,7 +21,6 @@ from licet.core.policy.addresses import common_ranges
 from licet.core.policy.connector import Connectors, Definition
 from licet.core.policy.inspection import (
     StandIn,
-    inspect_only,
     met_inspect,
     met_stand_ins,
     stand_ins,
@@ -375,8 +374,8 @@ INSPECT: Key[tuple[str, ...]] = valued(
     met=met_inspect,
     read=lambda hosts: met_inspect(hosts, ()),
     under=lambda manifest, above: met_inspect(INSPECT.of(manifest), above.inspect),
-    listed=inspect_only,
-)
+)  # whether more or less is allowed with it depends on the rules: `core/review/diff.py` compares it
+
 STAND_INS: Key[tuple[StandIn, ...]] = valued(
     "stand_ins",
     absent=(),

@@ -110,10 +110,15 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.connector is not None or any(need.startswith("connector:") for need in (*needs, *self.grants))
 
     @property
+    def references(self) -> tuple[str, ...]:
+        """The secrets that it is started or reached with, whether they are handed over or placed."""
+        return (*self.secrets.values(), *self.headers.values(), *(one.secret for one in self.stand_ins))
+
+    @property
     def holds(self) -> CapabilitySet:
         """All that its process may touch: grants, variables and secrets; of a remote server, its host and secrets."""
-        secrets = (*self.secrets.values(), *self.headers.values(), *(one.secret for one in self.stand_ins))
-        rules = (*self.grants, *(f"env:read:{name}" for name in self.env), *(f"secret:read:{one}" for one in secrets))
+        secrets = (f"secret:read:{one}" for one in self.references)
+        rules = (*self.grants, *(f"env:read:{name}" for name in self.env), *secrets)
         rules += (host_rule(self.url),) if self.url else ()
         return CapabilitySet(map(Capability, rules))
 
