@@ -147,6 +147,16 @@ def test_of_two_credentials_none_is_placed() -> None:
     assert request.left == (("GITHUB_TOKEN", "header authorization"),)
 
 
+@pytest.mark.parametrize("name", ["Proxy-Authorization", "Host", "Connection"])
+def test_no_key_is_placed_in_a_header_of_the_connection(name: str) -> None:
+    """Even where an entry names it: a proxy on the way would read it."""
+    run = keys(StandIn(name="T", secret="github/token", hosts=("api.github.test",), headers=(name.lower(),)))
+    request = run.request("api.github.test", 443, secure=True)
+    pairs = ((name, run.environment["T"]),)
+    assert request.headers(pairs) == pairs
+    assert request.left == (("T", f"header {name.lower()}"),)
+
+
 def test_the_other_half_of_a_credential_is_checked_too() -> None:
     run = all_keys()
     request = run.request("api.github.test", 443, secure=True)
