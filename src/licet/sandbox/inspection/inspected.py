@@ -45,6 +45,7 @@ class Inspecting(Struct, frozen=True):
     inspection: Inspection
     authority: "Authority"
     keys: "StandIns"
+    tell: Callable[[Use, str], None] | None = None  # of a place that a program does not let be looked into, and why
 
 
 class Inspected:
@@ -59,6 +60,7 @@ class Inspected:
         self._places, self._authority = inspecting.inspection.places, inspecting.authority
         self._idle: dict[KeptHttp, None] = {}  # connections without a request, the longest first
         self._distrustful: set[Use] = set()
+        self._tell = inspecting.tell
 
     def place(self, host: str, port: int) -> Use | None:
         """The place that a program wants to connect to, if connections there are looked into."""
@@ -144,6 +146,9 @@ class Inspected:
         if place in self._distrustful or len(self._distrustful) >= MOST_DISTRUSTFUL:
             return
         self._distrustful.add(place)
+        if self._tell is not None:
+            self._tell(place, why)
+            return
         where = f"{place.target}:{place.port}"
         requests = [Use(f"network:https:{method}@{where}") for method in METHODS]
         held = next((use for use in requests if self.grant.capabilities.has(use)), requests[0])
