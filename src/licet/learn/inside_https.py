@@ -75,17 +75,17 @@ def offered_keys(looked_into: Iterable[LookedInto], policy: Manifest, variables:
     No recording shows which variables a program reads. What a policy has already is not offered again.
     """
     places = places_of(one.host for one in looked_into if not one.off)
-    stated = {entry.name for entry in STAND_INS.of(policy)}
+    stated = {entry.name: entry for entry in STAND_INS.of(policy)}
     set_here, first = [], []
     for known in KNOWN_KEYS:
         hosts = tuple(sorted(host for host in known.hosts if places_of((host,)) <= places))
-        if not hosts or stated.intersection(known.variables):
+        if not hosts or not stated.keys().isdisjoint(known.variables):
             continue
         entries = [StandIn(name=name, secret=name, hosts=hosts, headers=known.headers) for name in known.variables]
         set_here += [entry for entry in entries if entry.name in variables]
         first.append(entries[0])
-    at = {host for entry in set_here for host in entry.hosts}
-    others = [entry for entry in first if at.isdisjoint(entry.hosts)]
+    keyed = places_of(host for entry in (*set_here, *stated.values()) for host in entry.hosts)
+    others = [entry for entry in first if not keyed & entry.places]
     return tuple(sorted((*set_here, *others), key=lambda entry: entry.name))
 
 
