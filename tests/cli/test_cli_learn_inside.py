@@ -115,6 +115,15 @@ def test_a_policy_that_looks_into_a_host_already_keeps_its_line() -> None:
     assert "# by hand" in Path("licet.yaml").read_text()
 
 
+def test_a_rule_for_a_tunnel_that_nothing_needs_any_more_is_named() -> None:
+    recording(touches(TUNNEL, OTHER_TUNNEL))
+    document("--write")
+    inside(GET, name="2.jsonl")
+    found = document("--write")
+    assert found["added"] == [GET]
+    assert [one["rule"] for one in found["unused"]] == [TUNNEL]
+
+
 # Keys ----------------------------------------------------------------------------------------------------------------
 
 MODEL, CODE = "network:https:post@api.anthropic.com:443", "network:https:get@api.github.com:443"
@@ -151,7 +160,6 @@ def test_known_keys_of_these_hosts_are_offered_as_comments_that_a_person_can_agr
         ("GH_TOKEN", ("api.github.com",), ()),
     ]
     assert run("check", found["file"]).exit_code == 0
-    assert "SECRET" not in text
 
 
 def test_without_a_variable_that_is_set_each_kind_of_key_is_offered() -> None:
@@ -173,6 +181,16 @@ def test_a_key_that_the_policy_places_is_not_offered() -> None:
     )
     assert "GITHUB_TOKEN" not in document()["text"].replace(entry, "")
     assert "GH_TOKEN" not in document()["text"]
+
+
+def test_keys_are_offered_next_to_those_of_other_hosts() -> None:
+    inside(CODE)
+    entry = "MINE: {secret: t, hosts: [a.example.org]}"
+    policy = f"agent: x\ncapabilities:\n  secrets: [t]\n  inspect: [a.example.org]\n  stand_ins:\n    {entry}\n"
+    Path("licet.yaml").write_text(policy)
+    found = document("--write")
+    Path("licet.yaml").write_text(with_comments(found["text"]))
+    assert {"MINE", "GITHUB_TOKEN"} <= {one.name for one in STAND_INS.of(load_manifest("licet.yaml"))}
 
 
 def test_keys_are_offered_for_no_tunnel() -> None:

@@ -128,7 +128,7 @@ def _extended(text: str, key: tuple[str, ...], entries: Sequence[Entry], *, scal
         if scalar:
             item = f"{key[-1]}: {entry.text}"
         elif isinstance(holder, yaml.MappingNode) and holder.value and not missing:  # `tools` may be a mapping
-            item = f"{entry.text}: {{}}"
+            item = f"{entry.text}: {entry.value or '{}'}"
         added.append(_line(indent, f"{item}  # {MARK} {entry.comment}", entry.off))
     return "".join([*lines[: line + 1], *added, *lines[line + 1 :]])
 
