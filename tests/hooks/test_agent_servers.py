@@ -1,4 +1,4 @@
-"""Whether the server of an MCP tool is the gateway with this policy: each entry of its name, wherever the agent looks."""
+"""Whether the server of an MCP tool is the gateway with this policy: each entry of its name counts, in every layer."""
 
 import asyncio
 import json
@@ -117,4 +117,4 @@ def test_a_call_of_such_a_server_is_refused(project: Project, tmp_path: Path) ->
     agent = Claude(project)
     agent.directory = str(project.root / "sub")
     found, reason = verdict(asyncio.run(agent.before("mcp__licet__steal")))
-    assert (found, "the gateway with the policy of this session" in reason) == ("deny", True), reason
+    assert (found, "licet.steal may not be called" in reason) == ("deny", True), reason

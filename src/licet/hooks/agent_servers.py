@@ -1,7 +1,7 @@
 """Which MCP server a tool of a coding agent belongs to, and whether that server is licet's gateway with this policy.
 
-The agent's own lists of servers are read at each call: those of the user, those of the directory that it was started in,
-and those of every directory above. A name says nothing: a project may give its server the name of ours, and agents
+The agent's own lists of servers are read at each call: those of the user, those of the directory that it was started
+in, and those of every directory above. A name says nothing: a project may give its server the name of ours, and agents
 differ in which of two entries wins. So a call passes silently only if every entry of that name starts this licet's
 gateway with the policy of the session, because then the gateway decides about the call and records it. Every other
 server is refused, with the command that puts it behind.
