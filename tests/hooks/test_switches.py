@@ -211,6 +211,28 @@ def test_what_was_there_before_a_session_stays_and_is_closed(project: Project) -
     assert "set-aside" not in " ".join(os.listdir(skill.parents[4]))
 
 
+@needs_namespaces
+def test_what_a_person_adds_while_no_line_runs_stays_and_is_closed_to_the_next_line(project: Project) -> None:
+    async def session() -> tuple[str, str]:
+        answering = service_alone()  # one gate, as in the resident
+        agent = Claude(project, answering=answering)
+        await agent.before("Read", file_path=str(project.root / "a.txt"))
+        added = project.root / "sub" / ".claude"
+        added.mkdir()
+        (added / "settings.json").write_text("mine")
+        line = new_arguments(await agent.before("Bash", command="echo x > sub/.claude/settings.json; ls sub"))[
+            "command"
+        ]
+        ended = await asyncio.to_thread(
+            subprocess.run, ["/bin/bash", "-c", line], capture_output=True, cwd=project.root
+        )
+        await answering.close()
+        return (added / "settings.json").read_text(), ended.stderr.decode()
+
+    found, said = asyncio.run(session())
+    assert (found, "is new" in said) == ("mine", False), said
+
+
 def test_what_a_killed_line_has_left_is_renamed_when_a_session_begins(project: Project) -> None:
     watched = Watched((str(project.root),), search((str(project.root),)).paths)
     running = line_records().of_line("t" * 32, watched)

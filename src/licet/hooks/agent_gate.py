@@ -90,6 +90,15 @@ class AgentGates:
             self._gates.pop(next(iter(self._gates)))
         return found
 
+    def renew(self, choice: Choice, dialect: Dialect, start: str) -> None:
+        """Forget the gate of a session if there is more now that configures agents, as a person has put it there."""
+        key = choice.policy, choice.workdir, dialect.name, start
+        if (found := self._gates.get(key)) is not None:
+            line_records().settle()
+            watched = found.gate.watched
+            if not frozenset(watched.known).issuperset(search(watched.roots).paths):
+                del self._gates[key]  # not closed: lines that run have it
+
     def close(self) -> None:
         """Close the stores of all gates."""
         for made in self._gates.values():

@@ -223,9 +223,11 @@ class Answering:
     # Before a call ----------------------------------------------------------------------------------------------------
 
     async def _before_call(self, dialect: Dialect, session: AgentSession, event: AgentEvent) -> Answer:
+        row = dialect.tools.get(event.tool)
+        if row is not None and row.kind == "shell" and session.choice is not None:
+            self._gates.renew(session.choice, dialect, session.start)
         made, opened = self._opened(session, dialect, event.subagent)
         await self._close_old(dialect, session)
-        row = dialect.tools.get(event.tool)
         if dialect.may_be_mcp(event.tool) and (behind := server_behind(dialect, session, event, row)) is not None:
             if behind.is_gateway:  # it decides about the call, and records it
                 return Silent()

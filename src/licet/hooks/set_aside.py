@@ -24,7 +24,7 @@ from licet.hooks.switches import OPENCODE_IGNORES
 from licet.own_files import is_placeholder, read_regular
 
 _SKIPPED = frozenset((".git", "node_modules"))
-_LED_TO = frozenset(one.path.partition("/")[0] for one in SWITCHES if "/" in one.path)  # such as `.github`
+_LAST = frozenset(one.path.rpartition("/")[2] for one in SWITCHES)
 _MOST_RECORD = 16 << 20  # bytes
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -48,8 +48,8 @@ def search(roots: Iterable[str]) -> Found:
         above = os.path.basename(directory)
         with suppress(OSError), os.scandir(directory) as entries:
             for entry in entries:
-                names = (above, entry.name) if above.casefold() in _LED_TO else (entry.name,)
-                if is_switch(names):
+                # The last name first, which costs little: most entries are none.
+                if entry.name.casefold() in _LAST and is_switch((above, entry.name)):
                     if not is_placeholder(entry.stat(follow_symlinks=False)):
                         found[entry.path] = None
                 elif entry.name not in _SKIPPED and entry.is_dir(follow_symlinks=False):
