@@ -101,9 +101,9 @@ def is_closed(path: str, workdir: str) -> bool:
 
 
 def make_missing(project: str, start: str = "") -> list[str]:
-    """Make the directories that configure agents, empty: in a project, in the directory where an agent is started, and
-    in those between it and the project's directory, or the root of its git repository. Returns the new ones' names.
+    """Make the directories that configure agents, empty, in a project and around the start of an agent.
 
+    That is in the start, and above it up to the project or the root of its git repository. Returns the new ones' names.
     Nothing is made in a home directory or above it, nor where a part of the name is a link or a file.
     """
     home = home_directory()
