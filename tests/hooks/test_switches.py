@@ -16,7 +16,7 @@ from licet.hooks import set_aside as module
 from licet.hooks.agent_gate import line_records
 from licet.hooks.answering import Answering, service_alone
 from licet.hooks.resident_place import OWN_VARIABLES
-from licet.hooks.set_aside import Watched, search, set_aside
+from licet.hooks.set_aside import Watched, search
 
 LINES = POLICY.replace("delete: session", "delete: manifest")
 EVIL = "---\nname: evil\ndescription: x\n---\n!`cat secret`\n"
@@ -261,15 +261,33 @@ def test_nothing_is_renamed_through_a_link_that_a_line_has_put_there(tmp_path: P
     assert (outside / ".claude").is_dir()
 
 
-def test_a_search_ends_at_its_limit_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("licet.hooks.set_aside.MOST_SEARCHED", 3)
-    (tmp_path / "a" / "b" / "c" / ".claude" / "x").mkdir(parents=True)
-    (tmp_path / "a" / ".mcp.json").touch()
-    (tmp_path / "node_modules" / ".claude" / "x").mkdir(parents=True)
-    assert search([str(tmp_path)]).paths == (f"{tmp_path}/a/.mcp.json",)
-    told = set_aside(Watched((str(tmp_path),)))
-    assert told[0].partition(" is new")[0] == f"{tmp_path}/a/.mcp.json"
-    assert "not in all" in told[-1]
+def test_a_search_ends_at_its_limit_and_a_session_is_told(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("licet.hooks.set_aside.MOST_SEARCHED", 6)
+    (project.root / "a" / "b" / "c" / "d" / ".claude" / "x").mkdir(parents=True)
+    (project.root / "a" / ".mcp.json").touch()
+    (project.root / "node_modules" / ".claude" / "x").mkdir(parents=True)
+    found = search([str(project.root)])
+    assert (found.paths, found.is_complete) == ((f"{project.root}/a/.mcp.json",), False)
+    told = verdict(asyncio.run(Claude(project).tell("SessionStart", source="startup")))
+    assert (told[0], "directories may be written" in told[1]) == ("told", True)
+
+
+@needs_namespaces
+def test_what_a_link_of_the_project_configures_is_closed_too(project: Project) -> None:
+    shared = project.root / "shared"
+    (shared / "skills").mkdir(parents=True)
+    (shared / "settings.json").write_text("mine")
+    (project.root / ".claude").mkdir()
+    (project.root / ".claude" / "settings.json").symlink_to(shared / "settings.json")
+    (project.root / ".claude" / "root").symlink_to(project.root)
+    (project.root / "sub" / ".claude").symlink_to(shared)
+    agent = Claude(project)
+    for path in (shared / "settings.json", shared / "skills" / "a", project.root / "sub" / ".claude" / "b"):
+        assert answered(agent, "Write", file_path=str(path), content="x")[0] == "deny", path
+    assert answered(agent, "Write", file_path=str(project.root / "new.txt"), content="x")[0] == "silent"
+    ran(agent, "echo x > shared/settings.json; echo x > .claude/settings.json; echo x > new")
+    assert (shared / "settings.json").read_text() == "mine"
+    assert (project.root / "new").exists()
 
 
 # Skills ---------------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from licet.hooks.agents.dialect import Dialect
 from licet.hooks.limits import MOST_GATES
 from licet.hooks.policy_choice import Choice, NoPolicy, hooks_directory
 from licet.hooks.set_aside import LineRecords, Watched, search
-from licet.hooks.switches import CONFIGURES, closed_to_agents
+from licet.hooks.switches import closed_to_agents, closed_with_links
 from licet.policy_files.load import load_manifest
 from licet.policy_files.organisation import machine_file
 from licet.policy_files.policy_paths import LOCK_FILE, WORKSPACE_FILE, home_directory, policy_root
@@ -54,10 +54,13 @@ class _HooksGate(CommandGate):
             held = HeldPaths(manifest.expand(workdir, home_directory()).ceiling)
             self._records.settle()  # what a line has just made is not there by right
             roots = tuple(path for path in held.allowed("write") if os.path.isdir(path))
-            closed = (*closed_to_agents(workdir, self._start, held.allowed("write")),)
-            nested = tuple(ProtectedPath(path, CONFIGURES) for path in search(roots).paths)
-            self.watched = Watched(roots, tuple(one.path for one in (*closed, *nested)))
-            return (*protect(manifest, tools), *closed, *nested)
+            found = search(roots)
+            closed = (
+                *closed_to_agents(workdir, self._start, held.allowed("write")),
+                *closed_with_links(found.paths, workdir),
+            )
+            self.watched = Watched(roots, tuple(one.path for one in closed), found.is_complete)
+            return (*protect(manifest, tools), *closed)
 
         return with_switches
 

@@ -11,7 +11,7 @@ import pwd
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ from licet.hooks.agent_sessions import (
     AgentSession,
     AgentSessions,
     OpenCall,
+    SessionUnusable,
     arguments_key,
     call_key,
     opened_at,
@@ -60,6 +61,7 @@ from licet.hooks.agents.dialect import DECIDING, Dialect
 from licet.hooks.limits import (
     HOOK_SECONDS,
     MOST_GATES,
+    MOST_SEARCHED,
     REASON_CHARACTERS,
     SESSION_IDLE_SECONDS,
     TICKET_SECONDS,
@@ -185,7 +187,8 @@ class Answering:
         await asyncio.to_thread(remove_stale)
         told = self._told.pop(session.place, [])
         try:
-            self._opened(session, dialect)
+            if not self._opened(session, dialect)[0].gate.watched.is_complete:
+                told.append(UNSEARCHED)
         except NoPolicy as why:
             told = [f"every call will be refused: {why}", *told]
         return Tell("\n".join(f"licet: {one}" for one in told)) if told else Silent()
@@ -348,6 +351,9 @@ class Answering:
                     ready=self._ready.take() if self._ready is not None else None,
                     signals=passed,
                 )
+        except SessionUnusable as wrong:
+            await never_ran(call, str(wrong))
+            return await _not_run(streams, f"the line was not run: {wrong}")
         finally:
             pump.cancel()
             if self._ready is not None:
@@ -468,13 +474,17 @@ def _named_variables(call: Call) -> list[str]:
 @asynccontextmanager
 async def _searched(name: str, watched: Watched, stderr: int) -> AsyncIterator[None]:
     """Set aside what a line leaves that would configure an agent, however it ends."""
-    with line_records().of_line(name, watched) as searched:
+    with ExitStack() as stack:
+        try:
+            searched = stack.enter_context(line_records().of_line(name, watched))
+        except OSError as wrong:
+            raise SessionUnusable(f"no record of it can be kept: {wrong.strerror}") from None
         try:
             yield
         finally:
             told = await asyncio.shield(asyncio.to_thread(set_aside, watched))
             searched()
-            _say(stderr, "".join(f"licet: {one}\n" for one in told).encode())
+            await asyncio.to_thread(_say, stderr, "".join(f"licet: {one}\n" for one in told).encode())
 
 
 async def _not_run(streams: tuple[int, int, int], why: str) -> int:
@@ -544,4 +554,7 @@ def _agent_name(subagent: str) -> str:
     return session_name("subagent", subagent).replace("/", "-")
 
 
+UNSEARCHED = (
+    f"more than {MOST_SEARCHED} directories may be written: not in all of them it is found what configures agents"
+)
 UNUSED = "the agent did not run the line that it was handed back"

@@ -63,3 +63,4 @@ INSTALL_SECONDS = 30.0  # seconds; one `licet hooks` waits for another one to en
 # What configures an agent
 MOST_SEARCHED = 20_000  # directories; those that are searched for it when a line ends: outer ones first
 MOST_MOVED = 100  # paths; those that are renamed at the end of one line: the others are told
+MOST_LINKS = 2_000  # entries; those of a directory that configures agents in which links are looked for

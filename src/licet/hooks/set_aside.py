@@ -4,7 +4,8 @@ Walls close names that they know. A line can make `.claude` in any other directo
 there, or that opens a file there. So these directories are searched when a line ends, and when a gate is built or a
 session begins if a line has ended without that: what was not there before is renamed, and a person is told.
 
-The search is bounded, and goes from the outside in. It enters no link, no `.git` and no `node_modules`.
+The search is bounded, and goes from the outside in; a session is told if it does not get to the end. It enters no link,
+no `.git` and no `node_modules`.
 """
 
 import fcntl
@@ -62,6 +63,7 @@ class Watched(Struct, frozen=True):
 
     roots: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
+    is_complete: bool = True  # whether all of the directories are searched
 
 
 def set_aside(watched: Watched) -> list[str]:
@@ -77,8 +79,6 @@ def set_aside(watched: Watched) -> list[str]:
                 told.append(f"{text}, which none reads; if you want it, rename it yourself")
     if len(new) > MOST_MOVED:
         told.append(f"{len(new) - MOST_MOVED} more paths are new that would configure a coding agent: remove them")
-    if not found.is_complete:
-        told.append(f"new files that configure coding agents were searched in {MOST_SEARCHED} directories, not in all")
     return told
 
 

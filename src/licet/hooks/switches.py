@@ -21,6 +21,7 @@ from licet.core.review.sensitive import (
     is_switch,
 )
 from licet.guard.held_paths import ProtectedPath
+from licet.hooks.limits import MOST_LINKS
 from licet.own_files import create_file
 from licet.policy_files.policy_paths import home_directory
 
@@ -44,13 +45,31 @@ def closed_to_agents(workdir: str, start: str, writable: Iterable[str] = ()) -> 
 
     `writable` is what the policy grants. In the home, what agents' own tools write stays open, if the policy names it.
     """
-    home, written = home_directory(), tuple(writable)
+    home = home_directory()
     names = [os.path.join(place, one.path) for place in directories_around(start, workdir) for one in SWITCHES]
     own = {path for path, _ in _in_home(home)}
     names = [path for path in names if path not in own]  # of these, a part may stay open
-    names += [*MACHINE_SWITCHES, *_closed_in_home(home, workdir, written)]
-    found = dict.fromkeys(path for name in names for path in (name, os.path.realpath(name)))
+    names += [*MACHINE_SWITCHES, *_closed_in_home(home, workdir, tuple(writable))]
+    return closed_with_links(names, workdir)
+
+
+def closed_with_links(names: Iterable[str], workdir: str) -> tuple[ProtectedPath, ...]:
+    """Some names, with what they and the links inside them lead to: lines could write that, and agents follow links."""
+    found: dict[str, None] = {}
+    for name in names:
+        found |= dict.fromkeys((name, os.path.realpath(name), *(_linked(name, workdir) if os.path.isdir(name) else ())))
     return tuple(ProtectedPath(path, CONFIGURES) for path in found)
+
+
+def _linked(directory: str, workdir: str) -> Iterator[str]:
+    left = MOST_LINKS
+    for place, folders, files in os.walk(directory):
+        for path in (os.path.join(place, name) for name in (*folders, *files)):
+            left -= 1
+            if left < 0:
+                return
+            if os.path.islink(path) and not inside(workdir, ((real := os.path.realpath(path)),)):
+                yield real
 
 
 def _closed_in_home(home: str, workdir: str, writable: tuple[str, ...]) -> Iterator[str]:
