@@ -71,6 +71,21 @@ MOST_DECODED = 1 << 30  # bytes; a compressed answer to a program whose keys may
 MOST_DISTRUSTFUL = 1_000  # hosts; those of a call whose certificates programs did not accept, and that are named
 LAUNCHER_BACKLOG = 128  # connections; those of programs that wait to be accepted
 
+# Keys that programs never see
+SHORTEST_KEY = 16  # characters; a secret with a stand-in: a shorter one could occur by chance
+LONGEST_KEY = 4096  # characters; a secret with a stand-in
+LEAST_RANDOM_BITS = 64  # bits; those of a stand-in that are random
+FEWEST_SIGNS = 6  # characters; those of a secret that differ
+UNREPEATED = 16  # characters; the first of a secret, which do not occur in it again: a search would take long
+LARGEST_KEY_FILE = 1 << 20  # bytes; a file that a secret is in
+LARGEST_KEYED_BODY = (
+    1 << 20
+)  # bytes; the body of a request in which a field may hold a stand-in: a longer one has none placed
+UNPACKED_FREELY = 1 << 20  # bytes; those that a compressed body may unpack to, however short it is
+MOST_UNPACKED_TIMES = 128  # times; its length, to which a longer compressed body may unpack
+LARGEST_UNPACKED_BODY = 1 << 30  # bytes; a compressed body of a request, unpacked
+MOST_LEFT = 16  # places; those in one request with a stand-in that went on as it was
+
 # Programs
 SUPERVISOR_SECONDS = 10.0  # seconds; a supervisor clears up after the time of its program
 SUPERVISOR_START_SECONDS = 60.0  # seconds; a supervisor takes its command, or ends

@@ -1,75 +1,172 @@
-"""Files of the operator that a program sees with a stand-in in place of a key: how they are read, and all their names.
+"""Which value has a field of a file that people log in with?
 
-The copy is mounted over the file. A second name of the same file, by a hard link or by a directory that is mounted
-twice, would show the key: such names are hidden.
+The format follows from the name of the file, or from how it begins. Nothing is opened here, and no message has a value
+in it.
 """
 
-import os
-from collections.abc import Iterator, Sequence
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import PurePath
+from urllib.parse import unquote, urlsplit
 
-from licet.core.algebra.scope import inside
-from licet.core.algebra.set import CapabilitySet
-from licet.guard.import_path import changeable, followed
-from licet.own_files import open_regular, read_most
-from licet.sandbox.grant_paths import second_names
-from licet.sandbox.limits import LARGEST_KEY_FILE
+from licet.sandbox.inspection.key_shapes import CannotPlace
 
+_SECTION = re.compile(r"\[([^\]]+)\]")
+_SETTING = re.compile(r"(?:export\s+)?([^=#;\s][^=]*?)\s*=\s*(.*)")
+_NETRC_TOKEN = re.compile(r'"((?:[^"\\]++|\\.)*+)"|(\S+)')
+_NETRC_PARTS = {"login": "login", "user": "login", "password": "password", "account": "account"}
 
-def read_key_file(path: str, ceiling: CapabilitySet) -> bytes:
-    """The contents of a file. Raises `OSError`, and `ValueError` if it is too large, or if a tool chose which it is.
-
-    A tool that may write a link on the way could show itself any file of the operator.
-    """
-    real, links = followed(path)
-    if any(changeable(link, ceiling) for link in links):
-        raise ValueError(f"`{path}` leads through a link that a tool may have made")
-    with open_regular(real, links=False) as file:
-        text = read_most(file, LARGEST_KEY_FILE + 1)
-    if len(text) > LARGEST_KEY_FILE:
-        raise ValueError(f"`{path}` has more than {LARGEST_KEY_FILE} bytes")
-    return text
+Fields = Iterator[tuple[str, str]]
 
 
-def other_names(path: str, shown: Sequence[str], mounts: str = "/proc/self/mountinfo") -> tuple[str, ...]:
-    """More names of a file in directories that are shown. `mounts` is the table of mounted file systems.
-
-    Raises `SandboxUnavailable` if it has a hard link and too many files are shown to search for it.
-    """
-    found = dict.fromkeys(_mounted_elsewhere(path, mounts))
-    if os.stat(path).st_nlink > 1:
-        found |= dict.fromkeys(second_names(tuple(shown), (path,)))
-        for one in tuple(found):
-            found |= dict.fromkeys(_mounted_elsewhere(one, mounts))
-    return tuple(name for name in found if name != path and inside(name, shown))
+class _Unparsable(ValueError):
+    """A text does not have the format that the name of its file states."""
 
 
-def _mounted_elsewhere(path: str, mounts: str) -> Iterator[str]:
-    """The names of a file through other mounts of its file system."""
+def value_in(path: str, raw: bytes, field: str) -> str:
+    """The value of a field: a dotted path in JSON, TOML and YAML, a name in `key=value`, `HOST` in `.netrc`."""
     try:
-        about = os.stat(path)
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-            table = [(words[2], _plain(words[3]), _plain(words[4])) for words in map(str.split, file) if len(words) > 4]
-    except OSError:
-        return
-    own = max((one for one in reversed(table) if inside(path, (one[2],))), key=lambda one: len(one[2]), default=None)
-    if own is None:
-        return
-    device, root, point = own
-    within = os.path.normpath(f"{root}/{os.path.relpath(path, point)}")  # the path in the file system itself
-    for other, other_root, other_point in table:
-        if other != device or (other_root, other_point) == (root, point) or not inside(within, (other_root,)):
-            continue
-        name = os.path.normpath(os.path.join(other_point, os.path.relpath(within, other_root)))
-        try:
-            same = os.path.samestat(os.stat(name), about)
-        except OSError:
-            continue
-        if same and name != path:
-            yield name
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise CannotPlace(f"{path} is not UTF-8") from None
+    kind = format_of(path, text)
+    try:
+        if kind in _TREES:
+            values = list(_leaves(_TREES[kind](text), field.split(".")))
+        else:
+            values = [value for name, value in _LINES[kind](text) if name == field]
+    except (_Unparsable, RecursionError, ValueError):
+        raise CannotPlace(f"{path} is not {kind}") from None
+    if not values:
+        raise CannotPlace(f"{path}, read as {kind}, has no `{field}`")
+    if any(value != values[0] for value in values):
+        raise CannotPlace(f"{path} has `{field}` {len(values)} times, with different values")
+    value = values[0]
+    if not isinstance(value, str):
+        raise CannotPlace(f"{path} has {_KINDS.get(type(value), 'no text')} under `{field}`, expected text")
+    if "${" in value:
+        raise CannotPlace(f"{path} has a variable under `{field}`, and not the value itself")
+    if field.endswith("_password") and kind == "npmrc":
+        raise CannotPlace(f"{path} has `{field}` in base64, which npm decodes: use `_authToken`, or `_auth`")
+    return value
 
 
-def _plain(word: str) -> str:
-    """A path of the table of mounts, which writes spaces and some other characters as octal numbers."""
-    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        word = word.replace(code, letter)
-    return word
+_KINDS = {dict: "a mapping", list: "a list", bool: "true or false", int: "a number", float: "a number"}
+
+
+def format_of(path: str, text: str) -> str:
+    """The format of a file."""
+    name = PurePath(path).name.lower()
+    named = {".npmrc": "npmrc", "npmrc": "npmrc", ".netrc": "netrc", "_netrc": "netrc"}
+    named |= {".git-credentials": "git-credentials", ".env": "env"}
+    if name in named:
+        return named[name]
+    if name.startswith(".env.") or name.endswith(".env"):
+        return "env"
+    ending = name.rpartition(".")[2]
+    endings = {"json": "JSON", "toml": "TOML", "yaml": "YAML", "yml": "YAML"}
+    if ending in endings:
+        return endings[ending]
+    return "JSON" if text.lstrip().startswith("{") else "ini"
+
+
+def _leaves(node: object, path: list[str]) -> Iterator[object]:
+    """What a dotted path leads to: names may have dots themselves, as `github.com` has."""
+    if not path:
+        yield node
+    elif isinstance(node, dict):
+        for parts in range(1, len(path) + 1):
+            name = ".".join(path[:parts])
+            if name in node:
+                yield from _leaves(node[name], path[parts:])
+    elif isinstance(node, list) and path[0].isascii() and path[0].isdecimal() and int(path[0]) < len(node):
+        yield from _leaves(node[int(path[0])], path[1:])
+
+
+def _yaml(text: str) -> object:
+    import yaml
+
+    # Every scalar is text: a key of digits is no number.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        return yaml.load(text, Loader=loader)  # noqa: S506 - the base loader makes no objects
+    except yaml.YAMLError:
+        raise _Unparsable from None
+
+
+def _settings(text: str) -> Fields:
+    """`key = value` in lines, with and without sections."""
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if header := _SECTION.fullmatch(line):
+            section = header[1].strip()
+        elif setting := _SETTING.fullmatch(line):
+            value = _unquoted(setting[2])
+            yield setting[1], value
+            if section:
+                yield f"{section}.{setting[1]}", value
+
+
+def _unquoted(value: str) -> str:
+    if value[:1] in ("'", '"'):
+        end = value.find(value[0], 1)
+        if end < 0:
+            raise _Unparsable
+        return value[1:end]
+    return re.split(r"\s[#;]", value, maxsplit=1)[0].rstrip()
+
+
+def _netrc(text: str) -> Fields:
+    """`HOST` is its password, and `HOST.login` and `HOST.account` the rest."""
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    host = ""
+    in_macro = False
+    for line in lines:
+        if in_macro:
+            in_macro = bool(line.strip())
+            continue
+        tokens = [_netrc_token(found) for found in _NETRC_TOKEN.finditer(line)]
+        words = iter(tokens)
+        for word in words:
+            if word == "macdef":
+                in_macro = True
+                break
+            if word == "machine":
+                host = next(words, "")
+            elif word == "default":
+                host = "default"
+            elif word in _NETRC_PARTS:
+                part, value = _NETRC_PARTS[word], next(words, "")
+                yield f"{host}.{part}", value
+                if part == "password":
+                    yield host, value
+            else:
+                raise _Unparsable
+
+
+def _netrc_token(found: re.Match[str]) -> str:
+    return re.sub(r"\\(.)", r"\1", found[1]) if found[1] is not None else found[2]
+
+
+def _git_credentials(text: str) -> Fields:
+    """Lines with a URL: `HOST` is the password in it, and `HOST.username` the user."""
+    for line in text.splitlines():
+        url = urlsplit(line.strip())
+        host = url.netloc.rpartition("@")[2]
+        if url.password is not None:
+            yield host, unquote(url.password)
+            yield f"{host}.password", unquote(url.password)
+        if url.username is not None:
+            yield f"{host}.username", unquote(url.username)
+
+
+_TREES: dict[str, Callable[[str], object]] = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": _yaml}
+_LINES: dict[str, Callable[[str], Fields]] = {
+    "npmrc": _settings,
+    "ini": _settings,
+    "env": _settings,
+    "netrc": _netrc,
+    "git-credentials": _git_credentials,
+}

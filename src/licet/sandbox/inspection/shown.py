@@ -14,10 +14,10 @@ from licet.core.policy.inspection import Inspection
 from licet.guard.execution import Command, SandboxUnavailable
 from licet.sandbox.grant_paths import KernelPaths
 from licet.sandbox.inspection.authority import Authority
+from licet.sandbox.inspection.client_trust import FOLDER, Trust, trust_in
 from licet.sandbox.inspection.inspected import Inspecting
-from licet.sandbox.inspection.key_files import other_names, read_key_file
+from licet.sandbox.inspection.operator_files import other_names, read_key_file
 from licet.sandbox.inspection.stand_ins import CannotPlace, read_keys
-from licet.sandbox.inspection.trust import FOLDER, Trust, trust_in
 from licet.sandbox.kernel.namespaces import BENEATH
 from licet.sandbox.programs.program_files import SYSTEM, Shown
 
@@ -55,17 +55,23 @@ def shown_to(command: Command, inspecting: Inspecting, paths: KernelPaths, *, ne
         files = {path: (content, _OF_ALL) for path, content in _fitting(trust, paths)}
         names += trust.names
     hide: dict[str, None] = {}
+    reals = []
     for path, content in keys.files.items():
         real = os.path.realpath(path)
         files[real] = content, _OF_THE_USER
         names.append(path)
+        reals.append(real)
         try:
-            hide |= dict.fromkeys(other_names(real, (*SYSTEM, *paths.read, *paths.write)))
+            hide |= dict.fromkeys(other_names(real, (*paths.read, *paths.write)))
         except OSError as wrong:
             raise SandboxUnavailable(f"`{path}` cannot be shown with a stand-in: {wrong.strerror}") from None
     names = [name for name in names if not inside(name, paths.hide)]
     return _numbered(files)._replace(
-        environment=variables, names=tuple(names), hide=tuple(hide), directories=(FOLDER, BENEATH) if files else ()
+        environment=variables,
+        names=tuple(names),
+        keys=tuple(reals),
+        hide=tuple(hide),
+        directories=(FOLDER, BENEATH) if files else (),
     )
 
 

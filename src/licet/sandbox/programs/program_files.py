@@ -58,6 +58,7 @@ class Shown(NamedTuple):
     contents: tuple[str, ...] = ()  # as text, with one letter for each byte
     copies: tuple[tuple[str, int, int], ...] = ()  # a real path, the number of its content, and its mode
     names: tuple[str, ...] = ()  # other paths of the copies
+    keys: tuple[str, ...] = ()  # those copies whose files have keys in them
     hide: tuple[str, ...] = ()  # other names of files that have copies
     directories: tuple[str, ...] = ()  # directories in the private root that can be read for the copies
 

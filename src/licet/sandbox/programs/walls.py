@@ -189,6 +189,10 @@ class _CallWalls:
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         shown = self._shown(command, paths)
+        if shown.keys:  # a copy lies in the private root itself where only its file was granted
+            alone = [path for path in (*paths.read, *paths.write) if real.of(path) in shown.keys]
+            read, write = (tuple(path for path in some if path not in alone) for some in (paths.read, paths.write))
+            paths = replace(paths, read=read, write=write)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
         places = _scratch_places(tuple(own), paths, real) if self._spaces else self._places_of_host()
@@ -241,6 +245,7 @@ class _CallWalls:
                     "copies": shown.copies,
                     "contents": shown.contents,
                     "names": shown.names,
+                    "keys": shown.keys,
                 },
                 "rules": (*common, *granted),
             }
@@ -345,16 +350,16 @@ class _InspectedWalls(_CallWalls):
 
     async def take_secrets(self, value: Callable[[str], Awaitable[str]]) -> None:
         """Make the authority, and read the keys and the files that they are in; see `TakesSecrets`."""
-        from licet.sandbox.inspection import shown
+        from licet.sandbox.inspection.shown import begin
 
-        self._inspecting = await shown.begin(self._inspection, value, self._grant.reach.manifest.ceiling)
+        self._inspecting = await begin(self._inspection, value, self._grant.reach.manifest.ceiling)
 
     def _shown(self, command: Command, paths: KernelPaths) -> Shown:
-        from licet.sandbox.inspection import shown
+        from licet.sandbox.inspection.shown import shown_to
 
         if self._inspecting is None:
             raise SandboxUnavailable("the keys of this program were not read before its start")
-        return shown.shown_to(command, self._inspecting, paths, network=self._http is not None, spaces=self._spaces)
+        return shown_to(command, self._inspecting, paths, network=self._http is not None, spaces=self._spaces)
 
     def _egress(self) -> "_LateEgress | None":
         return _LateEgress(self._grant, self._http, self._inspecting) if self._http is not None else None
