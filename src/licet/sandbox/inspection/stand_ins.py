@@ -365,6 +365,8 @@ class KeysInAnswer:
     def text(self, value: str) -> str:
         """A status line, or the name or value of a header."""
         raw = _bytes(value)
+        if not self._search.has(raw):
+            return value
         return rewritten(self._search, raw).decode("utf-8", "surrogatepass")
 
     def feed(self, piece: bytes) -> bytes:
