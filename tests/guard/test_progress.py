@@ -195,6 +195,43 @@ def test_beyond_the_quota_refusals_are_counted_and_cause_no_entry(tmp_path: Path
     assert "more checks were refused" in str(ledger.entries[-1].events[-1].rule)
 
 
+def test_no_flood_of_refusals_hides_a_key_that_is_sent_away(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+
+    async def do(grant: Grant) -> None:
+        for _ in range(2000):
+            refuse(grant)
+        for _ in range(2000):  # the same reason, and no request
+            with pytest.raises(Refused):
+                grant.refuse("SECRET_NOT_DECLARED", "no", Use("secret:read:k"))
+        for _ in range(10):
+            with pytest.raises(Refused):
+                grant.refuse_key("github/token", ELSEWHERE)
+        await grant.settle()
+
+    asyncio.run(run(tmp_path, ledger, do))
+    for entry in ledger.entries[1:]:
+        sent = [one for one in entry.events if one.reason == "SECRET_NOT_DECLARED"]
+        assert [one.capability for one in sent] == [str(ELSEWHERE)] * 10
+
+
+def test_the_end_of_a_session_in_another_thread_wakes_who_waits(tmp_path: Path) -> None:
+    ledger = MemoryLedger()
+
+    async def do(grant: Grant) -> None:
+        refuse(grant)
+        await grant.settle()
+        refuse(grant)
+        waiting = asyncio.ensure_future(grant.settle())
+        await asyncio.sleep(0)
+        await asyncio.to_thread(grant.end)
+        with pytest.raises(Refused, match="SESSION_ENDED"):
+            await waiting
+
+    asyncio.run(run(tmp_path, ledger, do))
+    assert kinds(ledger) == ["decision", "progress", "receipt"]
+
+
 def test_events_beyond_the_quota_of_their_kind_are_counted(tmp_path: Path) -> None:
     ledger = MemoryLedger()
 

@@ -159,7 +159,7 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> No
     from licet.cli.receipts import calls_of
     from licet.cli.receipts_text import explanation
 
-    entries = [entry for pair in calls_of(receipt, state) if (entry := pair[1] or pair[0]) is not None]
+    entries = [entry for call in calls_of(receipt, state) if (entry := call.last) is not None]
 
     def text(_: object) -> None:
         for entry in entries:

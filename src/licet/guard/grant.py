@@ -47,6 +47,7 @@ from licet.guard.execution import Layers
 from licet.guard.limits import (
     ASKED,
     GRANTED,
+    KEYS_SENT_AWAY,
     LEAST_OF_A_GRANT,
     LEAST_OF_A_REFUSAL,
     MANY_EVENTS,
@@ -134,7 +135,7 @@ class CheckQuotas(Struct, eq=False):
     """What is left of the quotas of one call, and how many checks were beyond them."""
 
     _granted: int = GRANTED
-    _refused: int = REFUSED
+    _refused: int = REFUSED + KEYS_SENT_AWAY  # the last part is for these alone: other refusals never hide them
     _asked: int = ASKED
     more_granted: int = 0
     more_refused: int = 0
@@ -157,7 +158,7 @@ class CheckQuotas(Struct, eq=False):
             self._granted -= size
             return True
         size = max(size + sum(len(rule.text) + len(rule.fix) for rule in refusal.rules), LEAST_OF_A_REFUSAL)
-        if size > self._refused:
+        if size > self._refused - (0 if _is_key_sent_away(use, refusal) else KEYS_SENT_AWAY):
             self.more_refused += 1
             return False
         self._refused -= size
@@ -184,6 +185,11 @@ class CheckQuotas(Struct, eq=False):
         for kind, number in self.happened.items():
             if kind.most is not None and number > kind.most:
                 yield kind, number - kind.most
+
+
+def _is_key_sent_away(use: Use | None, refusal: Deny | Ask) -> bool:
+    sent = use is not None and use.domain == "network" and isinstance(refusal, Deny)
+    return sent and refusal.rules[0].reason == "SECRET_NOT_DECLARED"
 
 
 def _size(use: Use) -> int:
@@ -325,15 +331,20 @@ class Grant:
         happened = kind(about or self._name(None), self.request.tool, reason, self._beginning(rule), count=count)
         self.note(happened, kept=not self.over and self._quotas.take_happened(kind))
 
+    @property
+    def recorded(self) -> int:
+        """How many events are listed so far."""
+        return len(self._checks) // 2
+
     def keep_in(self, ledger: Ledger, entry: ProgressEntry, written: int) -> None:
         """Let `settle` write to this ledger, which has the first `written` events."""
-        self._keeping = ledger, entry, written
+        self._keeping, self._progress = (ledger, entry, written), None
 
     async def settle(self) -> None:
         """Return once all that is recorded so far is on disk: a crash does not lose it. Refuse if it cannot be kept.
 
         For what happens during a run of hours, such as a refused request of a program. Events beyond a quota are
-        only counted, in the receipt. A grant that is not bound to a call has no ledger, and returns at once.
+        only counted, in the receipt. A grant of no call and of no recorded process has no ledger: it returns at once.
         """
         if self._keeping is None:
             return
@@ -341,7 +352,7 @@ class Grant:
             ledger, entry, written = self._keeping
             self._progress = Progress(
                 written,
-                lambda: len(self._checks) // 2,
+                lambda: self.recorded,
                 lambda after, until: entry(self._listed(after, until)),
                 ledger.record,
             )

@@ -374,7 +374,11 @@ class LedgerUnavailable(Exception):
 
 
 class Ledger(Protocol):
-    """Stores entries in order. Without a ledger, calls are refused."""
+    """Stores entries in order. Without a ledger, calls are refused.
+
+    A call has a decision and a receipt. One whose programs are refused something, or use a key, has further entries of
+    the kind `progress` between both.
+    """
 
     async def record(self, entry: Entry) -> None:
         """Store an entry durably before returning; `LedgerUnavailable` if that fails."""

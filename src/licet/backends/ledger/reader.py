@@ -433,7 +433,7 @@ def _missing_last(path: Path, outcome: Outcome, last: LastCheckpoint | None) -> 
 
 
 def used_twice(reader: LedgerReader) -> Finding | None:
-    """Report an id that two calls have. A call has at most one decision and one receipt; all its entries agree on it."""
+    """Report an id that two calls have. All entries of a call agree about it; it has one decision and one receipt."""
     found = reader.tables(_TWICE)
     if not found:
         return None
