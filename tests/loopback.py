@@ -185,7 +185,8 @@ async def _http1(server: Server, site: Site, reader: asyncio.StreamReader, write
         first, *rest = head.decode("latin-1").split("\r\n")[:-2]
         method, target, _ = first.split(" ")
         lines = [(name.lower(), value.strip()) for name, _, value in (line.partition(":") for line in rest)]
-        body = await reader.readexactly(int(dict(lines).get("content-length", "0")))
+        chunked = dict(lines).get("transfer-encoding") == "chunked"
+        body = await (_chunks(reader) if chunked else reader.readexactly(int(dict(lines).get("content-length", "0"))))
         answer = await _asked(server, site, _exchange(server, secured, lines, (method, target), body))
         bare = method == "HEAD" or answer.status in (204, 304)
         whole = isinstance(answer.body, bytes)
@@ -206,6 +207,15 @@ async def _http1(server: Server, site: Site, reader: asyncio.StreamReader, write
             writer.write(b"0\r\n\r\n")
         assert whole or not bare
         await writer.drain()
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while size := int(await reader.readuntil(b"\r\n"), 16):
+        body += await reader.readexactly(size)
+        assert await reader.readexactly(2) == b"\r\n"
+    assert await reader.readuntil(b"\r\n") == b"\r\n"
+    return body
 
 
 async def _http2(server: Server, site: Site, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

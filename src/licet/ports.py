@@ -50,12 +50,14 @@ from licet.guard.ports import (
     SecretsFunction,
     StandingApprovals,
     Stat,
+    StreamingHttp,
     TooLarge,
     Turn,
     Unavailable,
     Unconnected,
     Unreached,
     Unresolved,
+    Upgraded,
 )
 
 __all__ = [
@@ -98,6 +100,7 @@ __all__ = [
     "Spent",
     "StandingApprovals",
     "Stat",
+    "StreamingHttp",
     "Streams",
     "TooLarge",
     "ToolCall",
@@ -106,6 +109,7 @@ __all__ = [
     "Unconnected",
     "Unreached",
     "Unresolved",
+    "Upgraded",
     "Usage",
     "Used",
     "Walls",

@@ -2,7 +2,7 @@
 
 import asyncio
 import gzip
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from licet.backends.http import HttpClient
 from licet.backends.memory import Answer, MemoryHttp
-from licet.guard.ports import Exchange, Http, Unconnected, Unreached, Unresolved
+from licet.guard.ports import Exchange, Reply, StreamingHttp, Unconnected, Unreached, Unresolved
 from loopback import authority_file, serving, talking
 
 HOST = "site.test"
@@ -51,7 +51,7 @@ def breaking() -> Iterator[bytes]:
 class Net:
     """A network with the site on it, and its address."""
 
-    http: Http
+    http: StreamingHttp
     origin: str
     port: int
     address: str
@@ -123,6 +123,117 @@ def test_method_headers_and_body_arrive(net: Net, method: str, body: bytes) -> N
     status, headers, echoed = run(ask(net, net.to("echo", method, body, x_one="1", X_Two="zwei")))
     assert (status, headers["x-method"], echoed) == (200, method, body)
     assert (headers["x-one"], headers["x-two"]) == ("1", "zwei")
+
+
+async def pieces(*given: bytes, then: Exception | None = None) -> AsyncIterator[bytes]:
+    for piece in given:
+        yield piece
+    if then is not None:
+        raise then
+
+
+async def stream(net: Net, body: AsyncIterator[bytes], length: int | None, method: str = "POST") -> tuple[str, bytes]:
+    asked = net.to("echo", method)
+    async with net.http.send_streamed(asked, body, length) as reply:
+        return dict(reply.headers)["X-Method" if net.version == "HTTP/1.1" else "x-method"], await whole(reply)
+
+
+async def whole(reply: Reply) -> bytes:
+    return b"".join([piece async for piece in reply.body])
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+@pytest.mark.parametrize("length", [140_003, None])
+def test_a_body_is_sent_in_pieces(net: Net, method: str, length: int | None) -> None:
+    async def work() -> None:
+        for _ in range(2):  # the second one on the same connection, if that is kept
+            body = pieces(b"one", b"", b"x" * 70_000, b"y" * 70_000)
+            assert await stream(net, body, length, method) == (method, b"one" + b"x" * 70_000 + b"y" * 70_000)
+
+    run(work())
+
+
+def test_an_empty_body_is_sent_in_pieces(net: Net) -> None:
+    assert run(stream(net, pieces(), 0)) == ("POST", b"")
+    assert run(stream(net, pieces(), None)) == ("POST", b"")
+
+
+def test_an_error_of_a_body_comes_out_and_nobody_is_answered(net: Net) -> None:
+    async def work() -> None:
+        for length in (None, 9):
+            with pytest.raises(KeyError, match="mine"):
+                await stream(net, pieces(b"abc", then=KeyError("mine")), length)
+        assert (await ask(net, net.to("none")))[0] == 204
+
+    run(work())
+
+
+@pytest.mark.parametrize("length", [2, 4])
+def test_a_body_has_the_length_that_was_stated(net: Net, length: int) -> None:
+    with pytest.raises(Unconnected, match="cannot be sent"):
+        run(stream(net, pieces(b"abc"), length))
+
+
+def test_an_unreached_server_asks_for_no_piece() -> None:
+    begun = []
+
+    async def body() -> AsyncIterator[bytes]:
+        begun.append(True)
+        yield b"abc"
+
+    async def work() -> None:
+        net = Net(HttpClient(), "http://site.test:1", 1, "127.0.0.1", "HTTP/1.1")
+        with pytest.raises(Unreached):
+            await stream(net, body(), 3)
+
+    run(work())
+    assert not begun
+
+
+async def shouting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    if b"get /loud" not in head or b"\r\nconnection: upgrade\r\nupgrade: shouts\r\n" not in head:
+        writer.write(b"HTTP/1.1 426 No\r\nContent-Length: 2\r\n\r\nno")
+    else:
+        writer.write(b"HTTP/1.1 101 Yes\r\nUpgrade: shouts\r\nConnection: upgrade\r\n\r\nFIRST")
+        while said := await reader.read(100):
+            writer.write(said.upper())
+    await writer.drain()
+
+
+def shouts(asked: Exchange) -> Answer:
+    loud = asked.url.endswith("/loud") and ("upgrade", "shouts") in asked.headers
+    return Answer(101, [("Upgrade", "shouts")], talk=bytes.upper) if loud else Answer(426, (), b"no")
+
+
+@contextmanager
+def upgrading_in_memory(_: Path) -> Iterator[Net]:
+    yield Net(MemoryHttp(shouts, {HOST: ["192.0.2.1"]}), f"http://{HOST}:81", 81, "192.0.2.1", "HTTP/1.1")
+
+
+@contextmanager
+def upgrading(place: Path) -> Iterator[Net]:
+    with talking(shouting, names=(HOST,)) as server:
+        client = HttpClient(ca_file=authority_file(place))
+        yield Net(client, f"https://{HOST}:{server.port}", server.port, "127.0.0.1", "HTTP/1.1")
+
+
+@pytest.mark.parametrize("made", [upgrading_in_memory, upgrading], ids=lambda made: made.__name__)
+def test_a_connection_is_upgraded(made: Any, tmp_path: Path) -> None:
+    async def work(net: Net) -> None:
+        async with net.http.upgrade(net.to("loud"), "shouts") as reply:
+            assert (reply.status, dict(reply.headers)["Upgrade"]) == (101, "shouts")
+            assert reply.upgraded is not None
+            heard = b"" if made is upgrading_in_memory else await reply.upgraded.read()
+            for word in (b"one ", b"two"):
+                await reply.upgraded.write(word)
+                heard += await reply.upgraded.read()
+            assert heard in (b"ONE TWO", b"FIRSTONE TWO")
+        async with net.http.upgrade(net.to("quiet"), "shouts") as reply:
+            assert (reply.status, reply.upgraded, await whole(reply)) == (426, None, b"no")
+
+    with made(tmp_path) as net:
+        run(work(net))
 
 
 def test_nothing_is_followed_decoded_or_remembered(net: Net) -> None:

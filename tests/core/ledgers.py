@@ -60,7 +60,7 @@ _SPENT = SpentFact(
 
 
 def sample_entry(
-    number: int, session: str = "s", agent: str = "a", kind: Literal["decision", "receipt"] = "receipt"
+    number: int, session: str = "s", agent: str = "a", kind: Literal["decision", "progress", "receipt"] = "receipt"
 ) -> Entry:
     """An entry in which every field has a value."""
     return Entry(

@@ -4,15 +4,16 @@ import asyncio
 import functools
 import itertools
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from guard.gates import gate
 from guard.interrupting import interrupted
-from licet import Backends, Context, Gate, Result, Tool, tool
+from licet import Backends, Context, Gate, Refused, Result, Tool, tool
 from licet.backends.approvals.agent_prompt import AgentPrompt
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.budgets import MemoryBudgets
@@ -20,6 +21,7 @@ from licet.backends.memory import MemoryLedger
 from licet.core.algebra.rules import use_of_path
 from licet.core.ledger.entry import AgentFact, Entry, LinkedEntry, read_entry
 from licet.core.values import money_text
+from licet.guard.bind import BoundContext, parts_of
 from licet.guard.facts import Call
 from licet.guard.open_call import CallNotOpen, close_reported, kept, never_ran, open_call, restored, run_open
 from licet.guard.session import Session
@@ -474,3 +476,26 @@ async def test_an_answer_that_there_is_already_is_not_asked_for_in_the_agent(tmp
     prompt = AgentPrompt(place.approver)
     found = await open_call(session, session.admission, "edit", {"path": "a"}, approver=prompt)
     assert (prompt.asked, isinstance(found, Call)) == ([], answer == "approved")
+
+
+@tool(needs=["fs:write:${workdir}"], effect="write_limited", sandbox="native", cost_usd="0.25")
+async def settled(ctx: Context) -> None:
+    """Be refused, and have that on disk at once."""
+    with suppress(Refused):
+        await ctx.fs.write("/elsewhere", "x")
+    await parts_of(cast("BoundContext", ctx)).grant.settle()
+
+
+@in_a_loop
+async def test_what_a_restored_call_settles_follows_its_decision(tmp_path: Path) -> None:
+    place = Place(tmp_path, None, settled)
+    session = place.gate().session("s")
+    call = await open_call(session, session.admission, "settled", {}, "why")
+    assert isinstance(call, Call)
+    assert call.grant is not None
+    call.grant.check(use_of_path("write", f"{tmp_path}/a"))  # as a hook does, after the decision
+    assert (await run_open(again(place, kept(call)))).ok
+    decision, progress, receipt = place.entries
+    assert [entry.kind for entry in place.entries] == ["decision", "progress", "receipt"]
+    assert [event.kind for event in progress.events] == ["CapabilityGranted", "SandboxEntered", "CapabilityDenied"]
+    assert receipt.events[: len(decision.events) + 3] == (*decision.events, *progress.events)

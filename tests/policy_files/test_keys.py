@@ -15,20 +15,20 @@ from licet.policy_files.schema import CAPABILITY_FIELDS, HOST, ORGANISATION_FIEL
 from licet.policy_files.shapes import Field, ListOf
 
 BECOME_RULES = {"tools", "destinations", "storage", "grants", "deny"} | {key.partition(".")[0] for key in LISTS}
-INSPECT: keys.Key[tuple[str, ...]] = keys.valued(
-    "inspect",
+WATCH: keys.Key[tuple[str, ...]] = keys.valued(
+    "watch",
     absent=(),
     met=lambda one, two: tuple(sorted({*one} | {*two})),
-    listed=keys.items("answers of {} are inspected"),
+    listed=keys.items("answers of {} are watched"),
 )
 
 
 @pytest.fixture
-def inspect(monkeypatch: pytest.MonkeyPatch) -> None:
+def watch(monkeypatch: pytest.MonkeyPatch) -> None:
     """A policy language with one more key."""
-    monkeypatch.setattr(keys, "VALUED", (INSPECT,))
-    monkeypatch.setattr(keys, "KEYS", (*keys.KEYS, INSPECT))
-    monkeypatch.setitem(CAPABILITY_FIELDS, "inspect", Field(ListOf(HOST)))
+    monkeypatch.setattr(keys, "VALUED", (*keys.VALUED, WATCH))
+    monkeypatch.setattr(keys, "KEYS", (*keys.KEYS, WATCH))
+    monkeypatch.setitem(CAPABILITY_FIELDS, "watch", Field(ListOf(HOST)))
 
 
 def _policy(**more: Any) -> Manifest:
@@ -53,34 +53,34 @@ def test_each_row_names_a_field_of_a_surface_or_is_valued() -> None:
     assert {key.name for key in keys.KEYS if not key.field} == {key.name for key in keys.VALUED}
 
 
-@pytest.mark.usefixtures("inspect")
+@pytest.mark.usefixtures("watch")
 def test_a_new_key_is_read_digested_shown_and_compared() -> None:
-    without, one, two = _policy(), _policy(inspect=["a.example.com"]), _policy(inspect=["*.example.org"])
-    assert INSPECT.of(one) == ("network:*:a.example.com",)
-    assert "inspect" not in document(without)
-    assert document(one)["inspect"] == ["network:*:a.example.com"]
+    without, one, two = _policy(), _policy(watch=["a.example.com"]), _policy(watch=["*.example.org"])
+    assert WATCH.of(one) == ("network:*:a.example.com",)
+    assert "watch" not in document(without)
+    assert document(one)["watch"] == ["network:*:a.example.com"]
     assert len({without.digest, one.digest, two.digest}) == 3
-    assert INSPECT.of(one.meet(two)) == ("network:*:*.example.org", "network:*:a.example.com")
-    assert INSPECT.of(without.meet(without)) == ()
-    assert surface(one).document()["inspect"] == ["network:*:a.example.com"]
-    assert ("inspect", "network:*:a.example.com") in heading(surface(one))
+    assert WATCH.of(one.meet(two)) == ("network:*:*.example.org", "network:*:a.example.com")
+    assert WATCH.of(without.meet(without)) == ()
+    assert surface(one).document()["watch"] == ["network:*:a.example.com"]
+    assert ("watch", "network:*:a.example.com") in heading(surface(one))
     assert surface(one) != surface(without)
     (change,) = diff(without, one).grown
-    assert (change.kind, change.text) == ("inspect", "answers of network:*:a.example.com are inspected")
+    assert (change.kind, change.text) == ("watch", "answers of network:*:a.example.com are watched")
     assert change.origin is not None
-    assert change.origin.pointer == "/capabilities/inspect"
+    assert change.origin.pointer == "/capabilities/watch"
     assert diff(one, without).shrunk[0].text == change.text
     assert not diff(one, one)
 
 
-@pytest.mark.usefixtures("inspect")
+@pytest.mark.usefixtures("watch")
 def test_a_new_key_is_checked_with_its_place() -> None:
     with pytest.raises(ManifestError) as wrong:
-        _policy(inspect=["a.example.com", "no host"])
+        _policy(watch=["a.example.com", "no host"])
     (problem,) = wrong.value.problems
-    assert problem.origin.pointer == "/capabilities/inspect/1"
+    assert problem.origin.pointer == "/capabilities/watch/1"
 
 
 def test_without_its_row_a_key_is_unknown() -> None:
-    with pytest.raises(ManifestError, match="the key `inspect`"):
-        _policy(inspect=["a.example.com"])
+    with pytest.raises(ManifestError, match="the key `watch`"):
+        _policy(watch=["a.example.com"])

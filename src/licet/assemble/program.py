@@ -27,13 +27,13 @@ from licet.core.algebra.scope import TOP, Malformed, binary, host_key, inside, p
 from licet.core.decision.reach import Reach
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.layer import EVERY_DOMAIN, Level
-from licet.core.policy.manifest import COMMAND_NEEDS, PROGRAM, Manifest, admit_commands
+from licet.core.policy.manifest import PROGRAM, Manifest, admit_commands, command_needs
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import COMMAND_LINE
 from licet.declare import Context, Tool, tool
 from licet.declare.arguments import MOST_ARGUMENTS, InvalidArguments
 from licet.declare.plain_json import data_again, plain_json
-from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls
+from licet.guard.execution import Command, Finished, Layers, SandboxUnavailable, ToolCall, Walls, give_secrets
 from licet.guard.import_path import FoundProgram
 from licet.guard.ports import Answer, Answered, Approver, Question
 from licet.policy_files.load import read_made
@@ -86,7 +86,8 @@ def program_gate(
     policy = replace(policy, limits=limits, loaded=policy.loaded or policy)
     if name is None:
         policy = admit_commands(policy, PROGRAM)
-        spec = tool(needs=COMMAND_NEEDS, name=PROGRAM, effect=policy.max_effect, sandbox="isolated")(_program).spec
+        needs = command_needs(policy)
+        spec = tool(needs=needs, name=PROGRAM, effect=policy.max_effect, sandbox="isolated")(_program).spec
         # a refusal points to the manifest, which is all that its reviewer reads
         spec = replace(spec, origin=policy.origin)
     else:
@@ -188,6 +189,9 @@ class _ScriptWalls:
     @property
     def layers(self) -> Layers:
         return self._walls.layers
+
+    async def take_secrets(self, value: Callable[[str], Awaitable[str]]) -> None:
+        await give_secrets(self._walls, value)
 
     def around(self, command: Command) -> Command:
         binary = command.binary

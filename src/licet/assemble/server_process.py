@@ -31,13 +31,14 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.core.values import Problem
 from licet.errors import LicetError
-from licet.guard.execution import Command, Layers, Running, SandboxUnavailable, Streams
+from licet.guard.execution import Command, Layers, Running, SandboxUnavailable, Streams, give_secrets
 from licet.guard.grant import Grant
 from licet.guard.handles.messages import BadRequest, checked_value
 from licet.guard.handles.secrets_and_kv import getter
 from licet.guard.held_paths import held_paths
 from licet.guard.import_path import ways
 from licet.guard.ports import Ports, Unavailable
+from licet.guard.process_record import recorded_process
 from licet.guard.redaction.redact import Redactor
 from licet.packages.server_packages import (
     Installed,
@@ -200,6 +201,8 @@ async def started(
     """
     server, reach, program = plan.server, plan.reach, plan.program
     grant = grant or server_grant(server, reach)
+    if server.stand_ins and server.kind == "native":
+        raise ServerError(f"the server `{server.name}` runs without walls, where no key can be kept from it")
     if ports.processes is None or ports.sandbox is None:
         raise ServerError("servers need backends that run programs: use `Backends.local()`")
     binary = ports.processes.find(program.argv[0])
@@ -211,8 +214,10 @@ async def started(
         binary, program.argv, environment, directory, b"", float(RUN_SECONDS), OUTPUT_BYTES, runtime=program.readable
     )
     walls = _NoWalls() if server.kind == "native" else ports.sandbox.walls(grant)
+    streams = Streams(stdin=True, stdout=True, stderr=True)
     try:
-        async with ports.processes.start(command, walls, Streams(stdin=True, stdout=True, stderr=True)) as running:
+        await give_secrets(walls, lambda reference: secret(server, reach, ports, reference, secrets.redactor))
+        async with recorded_process(grant, ports), ports.processes.start(command, walls, streams) as running:
             yield running
     except (SandboxUnavailable, Unavailable) as wrong:
         raise ServerError(f"the server `{server.name}` cannot be started: {wrong}") from None

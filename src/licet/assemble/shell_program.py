@@ -15,7 +15,7 @@ from licet.assemble.program import AttachedProcesses, RunsPrograms
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
 from licet.core.policy.layer import permits
-from licet.guard.execution import Command, Finished, Layers, ToolCall, Walls
+from licet.guard.execution import Command, Finished, Layers, ToolCall, Walls, give_secrets
 from licet.guard.facts import Call
 from licet.guard.grant import Grant
 from licet.guard.handles.processes import run_chosen
@@ -101,6 +101,9 @@ class _ShellWalls:
     @property
     def layers(self) -> Layers:
         return self._walls.layers
+
+    async def take_secrets(self, value: Callable[[str], Awaitable[str]]) -> None:
+        await give_secrets(self._walls, value)
 
     def around(self, command: Command) -> Command:
         argv = (command.argv[0], *self._program.words(self._state))

@@ -23,9 +23,9 @@ import ssl
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Sequence
 from concurrent.futures import Future
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from operator import attrgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from msgspec import Struct
 from licet.backends.limits import (
     CONNECT_SECONDS,
     KEEP_ALIVE_SECONDS,
+    LARGE_READ_BYTES,
     MOST_HEAD_BYTES,
     MOST_HEAD_LINES,
     MOST_IDLE,
@@ -93,8 +94,9 @@ class PacedStream:
         self._stream = stream
         self._head: int | None = 0  # bytes of the head so far; None while a body is read
         self._answers = self._lines = 0
-        secured: Any = stream.get_extra_info("ssl_object")
-        self._has_frames = secured is not None and secured.selected_alpn_protocol() == "h2"
+        # Asked for with each request, and looked up through all layers each time.
+        self._secured: Any = stream.get_extra_info("ssl_object")
+        self._has_frames = self._secured is not None and self._secured.selected_alpn_protocol() == "h2"
 
     def expect_head(self) -> None:
         """The next bytes are the head of an answer."""
@@ -133,7 +135,7 @@ class PacedStream:
 
     def get_extra_info(self, info: str) -> Any:
         """What the connection knows about itself."""
-        return self._stream.get_extra_info(info)
+        return self._secured if info == "ssl_object" else self._stream.get_extra_info(info)
 
 
 class _Wanted(Struct, frozen=True):
@@ -243,14 +245,34 @@ class _Connection:
     """One connection, for one request at a time, so that one call cannot break the requests of another.
 
     HTTP/2 could carry several at once, but a request that is cancelled while it is written breaks the connection.
+    It is made again if the server has closed it. A pool of httpcore2 would do so too, and takes longer than the rest.
     """
 
-    __slots__ = ("paced", "pool", "streams")
+    __slots__ = ("_made", "_make", "paced", "streams")
 
-    def __init__(self, pool: "httpcore2.AsyncConnectionPool", streams: list[Any], paced: list[PacedStream]) -> None:
-        self.pool = pool
+    def __init__(
+        self, make: Callable[[], "httpcore2.AsyncHTTPConnection"], streams: list[Any], paced: list[PacedStream]
+    ) -> None:
+        self._make, self._made = make, make()
         self.streams = streams
         self.paced = paced  # the stream that is read; none before the first request
+
+    async def request(self, request: "httpcore2.Request") -> Any:
+        """Send a request; returns the response of httpcore2."""
+        import httpcore2
+
+        if self._made.is_closed() or self._made.has_expired():
+            await self._make_again()
+        try:
+            return await self._made.handle_async_request(request)
+        except httpcore2.ConnectionNotAvailable:  # over HTTP/2 the server has just said that it takes no more
+            await self._make_again()
+            return await self._made.handle_async_request(request)
+
+    async def _make_again(self) -> None:
+        with suppress(Exception):
+            await self._made.aclose()
+        self._made = self._make()
 
     def has_unread(self) -> bool:
         """Whether more than the answer has arrived over HTTP/1.1; the next request would take it for its answer.
@@ -259,10 +281,9 @@ class _Connection:
         private one is missing, the connection is not used again.
         """
         try:
-            (one,) = self.pool.connections
-            if _UNPARSED(one)[0] or _UNDELIVERED(self.streams[-1]):
+            if _UNPARSED(self._made)[0] or _UNDELIVERED(self.streams[-1]):
                 return True
-            secured = _NETWORK(one).get_extra_info("ssl_object")
+            secured = _NETWORK(self._made).get_extra_info("ssl_object")
             if secured is not None:
                 secured.read(1)
         except ssl.SSLWantReadError:
@@ -274,7 +295,7 @@ class _Connection:
     async def close(self) -> None:
         """Close the connection; errors are ignored."""
         with suppress(Exception):
-            await self.pool.aclose()
+            await self._made.aclose()
         # httpcore2 forgets a connection that was cancelled while it was made.
         for stream in self.streams:
             with suppress(Exception):
@@ -356,16 +377,32 @@ class HttpClient:
             raise Unresolved("no resolver knows the name") from unknown
         return tuple(dict.fromkeys(str(address[0]) for *_, address in found))
 
-    @asynccontextmanager
-    async def send(self, exchange: Exchange) -> AsyncGenerator[Reply]:
+    def send(self, exchange: Exchange) -> AbstractAsyncContextManager[Reply]:
         """Send a request to its address, and stream the answer. The connection is released at the end."""
+        return self._sent(exchange, exchange.body, len(exchange.body))
+
+    def send_streamed(
+        self, exchange: Exchange, body: AsyncIterable[bytes], length: int | None
+    ) -> AbstractAsyncContextManager[Reply]:
+        """The same with a body in pieces. A server that answers before the end of it is heard when it reads no more."""
+        return self._sent(exchange, _StreamedBody(body, length), length)
+
+    def upgrade(self, exchange: Exchange, protocol: str) -> AbstractAsyncContextManager[Reply]:
+        """The same for a request that asks for another protocol, over HTTP/1.1."""
+        return self._sent(exchange, b"", 0, protocol)
+
+    @asynccontextmanager
+    async def _sent(
+        self, exchange: Exchange, content: "bytes | _StreamedBody", length: int | None, upgrade: str = ""
+    ) -> AsyncGenerator[Reply]:
         import httpcore2
 
         protocol, _, rest = exchange.url.partition("://")
         host = exchange.host.strip("[]")
-        key = (protocol, host, exchange.port, exchange.address)
+        # Only HTTP/1.1 can be upgraded.
+        key = (f"{protocol} to upgrade" if upgrade else protocol, host, exchange.port, exchange.address)
         connections = await self._connections()
-        connection = connections.take(key, lambda: self._new_connection(protocol, exchange.address))
+        connection = connections.take(key, lambda: self._new_connection(protocol, host, exchange, http2=not upgrade))
         complete, version = False, ""
 
         async def body() -> AsyncGenerator[bytes]:
@@ -385,7 +422,7 @@ class HttpClient:
             for stream in connection.paced:
                 stream.expect_head()
             try:
-                response: Any = await connection.pool.handle_async_request(
+                response: Any = await connection.request(
                     httpcore2.Request(
                         exchange.method.encode("ascii"),
                         httpcore2.URL(
@@ -394,26 +431,29 @@ class HttpClient:
                             port=exchange.port,
                             target=f"/{rest.partition('/')[2]}".encode("ascii"),
                         ),
-                        headers=_headers(exchange, protocol),
-                        content=exchange.body,
+                        headers=_headers(exchange, protocol, length, upgrade),
+                        content=content,
                         extensions={"timeout": _timeouts(exchange.timeout)},
                     )
                 )
             except Exception as wrong:
+                if isinstance(content, _StreamedBody) and wrong is content.failure:
+                    raise
                 raise _failure(wrong) from wrong
             for stream in connection.paced:
                 stream.expect_body()
             version = response.extensions["http_version"].decode("ascii")
+            upgraded = _Upgraded(response.extensions["network_stream"]) if response.status == 101 else None
             try:
                 async with aclosing(body()) as pieces:
-                    yield Reply(response.status, _plain(response.headers), pieces, version)
+                    yield Reply(response.status, _plain(response.headers), pieces, version, upgraded)
             finally:
                 # the answer is complete, so an error now only means that the connection is not used again
                 with suppress(Exception):
                     await response.stream.aclose()
         finally:
             # After an unfinished answer the rest of it would still arrive.
-            sound = complete and not _is_last(exchange) and (version == "HTTP/2" or not connection.has_unread())
+            sound = complete and not _is_last(exchange, length) and (version == "HTTP/2" or not connection.has_unread())
             await connections.release(key, connection, sound=sound)
 
     async def close(self) -> None:
@@ -432,9 +472,11 @@ class HttpClient:
             await anext(connections.keeper)
         return connections
 
-    def _new_connection(self, protocol: str, address: str) -> _Connection:
+    def _new_connection(self, protocol: str, name: str, exchange: Exchange, *, http2: bool) -> _Connection:
         import httpcore2
 
+        address = exchange.address
+        origin = httpcore2.Origin(protocol.encode("ascii"), name.encode("ascii"), exchange.port)
         streams: list[Any] = []
         paced: list[PacedStream] = []
 
@@ -464,16 +506,17 @@ class HttpClient:
                     raise
                 return kept(secured)  # type: ignore[no-any-return]
 
-        connections = httpcore2.AsyncConnectionPool(
-            ssl_context=self._trust(),
-            max_connections=1,
-            max_keepalive_connections=1,
-            keepalive_expiry=KEEP_ALIVE_SECONDS,
-            http1=True,
-            http2=True,
-            network_backend=Dial(),
-        )
-        return _Connection(connections, streams, paced)
+        def make() -> httpcore2.AsyncHTTPConnection:
+            return httpcore2.AsyncHTTPConnection(
+                origin=origin,
+                ssl_context=self._trust(),
+                keepalive_expiry=KEEP_ALIVE_SECONDS,
+                http1=True,
+                http2=http2,
+                network_backend=Dial(),
+            )
+
+        return _Connection(make, streams, paced)
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None and self._ca_file is not None:
@@ -488,20 +531,77 @@ class HttpClient:
         return self._context
 
 
-def _headers(exchange: Exchange, protocol: str) -> list[tuple[bytes, bytes]]:
+class _StreamedBody:
+    """A body that is sent while it arrives; `failure` is the error that it ended with.
+
+    httpcore2 may try a request again on another connection, when part of the body is gone already: it fails then.
+    """
+
+    def __init__(self, pieces: AsyncIterable[bytes], length: int | None) -> None:
+        self._pieces, self._length, self._begun = pieces, length, False
+        self.failure: Exception | None = None
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        try:
+            async for piece in self._checked():
+                yield piece
+        except Exception as wrong:
+            self.failure = wrong
+            raise
+
+    async def _checked(self) -> AsyncGenerator[bytes]:
+        if self._begun:
+            raise Unconnected("the connection broke")
+        self._begun, sent = True, 0
+        async for piece in self._pieces:
+            if piece:
+                sent += len(piece)
+                if self._length is not None and sent > self._length:
+                    break
+                yield piece
+        if self._length is not None and sent != self._length:  # over HTTP/2 nobody else would notice
+            raise Unconnected("the request cannot be sent as HTTP")
+
+
+class _Upgraded:
+    """The connection of a request that was upgraded. It has no limit of time: both sides may be silent."""
+
+    def __init__(self, stream: "httpcore2.AsyncNetworkStream") -> None:
+        self._stream = stream
+
+    async def read(self) -> bytes:
+        """Some bytes, or none at the end."""
+        try:
+            return await self._stream.read(LARGE_READ_BYTES)
+        except Exception as wrong:
+            raise _failure(wrong) from wrong
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes."""
+        try:
+            await self._stream.write(data)
+        except Exception as wrong:
+            raise _failure(wrong) from wrong
+
+
+def _headers(exchange: Exchange, protocol: str, length: int | None, upgrade: str) -> list[tuple[bytes, bytes]]:
     port = "" if exchange.port == DEFAULT_PORTS[protocol] else f":{exchange.port}"
     headers = [(b"Host", f"{exchange.host}{port}".encode("ascii"))]
     headers += [(name.encode("ascii"), value.encode("ascii")) for name, value in exchange.headers]
-    if exchange.body or exchange.method in _READ_BODIES:
-        headers.append((b"Content-Length", str(len(exchange.body)).encode("ascii")))
-    if _is_last(exchange):
+    if length is None:
+        headers.append((b"Transfer-Encoding", b"chunked"))  # left out over HTTP/2
+    elif length or exchange.method in _READ_BODIES:
+        headers.append((b"Content-Length", str(length).encode("ascii")))
+    if upgrade:
+        headers += [(b"Connection", b"Upgrade"), (b"Upgrade", upgrade.encode("ascii"))]
+    elif _is_last(exchange, length):
         headers.append((b"Connection", b"close"))  # left out over HTTP/2
     return headers
 
 
-def _is_last(exchange: Exchange) -> bool:
+def _is_last(exchange: Exchange, length: int | None) -> bool:
     """Whether no request may follow on the same connection."""
-    return bool(exchange.body) and exchange.method not in _READ_BODIES
+    return length != 0 and exchange.method not in _READ_BODIES
 
 
 def _plain(headers: list[tuple[bytes, bytes]]) -> tuple[tuple[str, str], ...]:

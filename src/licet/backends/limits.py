@@ -3,6 +3,7 @@
 # HTTP.
 MOST_HEAD_BYTES = 128 << 10  # bytes; of an answer before its body, with all interim answers; `ctx.fetch` takes fewer
 SMALL_READ_BYTES = 2 << 10  # bytes; that are read at once where each of them may cost time: most heads are shorter
+LARGE_READ_BYTES = 64 << 10  # bytes; that are read at once after an upgrade
 MOST_HEAD_LINES = 1_000  # lines; before a body, with interim answers: real answers have fewer than a hundred
 MOST_INTERIM_ANSWERS = 32  # status lines; before a body: real servers send one or two interim answers
 SLICE_SECONDS = 0.001  # seconds; of work on one answer: a call needs many turns of the loop, and may wait at each

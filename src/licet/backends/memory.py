@@ -8,14 +8,25 @@ import json
 import secrets
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from time import monotonic
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.backends.secrets import SigningKey, generated_key
 from licet.core.algebra.scope import is_address
@@ -144,11 +155,13 @@ class Answer(Struct, frozen=True):
     """The answer of a site: `Answer.json({"rain": True})`, `Answer.text("rain")`, or its parts.
 
     A body may be an iterable of pieces. An exception that the iterable raises breaks the connection at that point.
+    After an upgrade, status 101, `talk` is called with all that is sent, and what it returns comes back.
     """
 
     status: int = 200
     headers: Iterable[tuple[str, str]] = ()
     body: bytes | Iterable[bytes] = b""
+    talk: Callable[[bytes], bytes] | None = None
 
     @classmethod
     def json(cls, value: Any, status: int = 200) -> "Answer":
@@ -208,11 +221,46 @@ class MemoryHttp:
         self.sent.append(exchange)
         found = site(exchange) if callable(site) else site
         answer = await found if inspect.isawaitable(found) else found
-        empty = exchange.method == "HEAD" or answer.status in (204, 304)
-        yield Reply(answer.status, tuple(answer.headers), _pieces(b"" if empty else answer.body))
+        empty = exchange.method == "HEAD" or answer.status in (101, 204, 304)
+        upgraded = _Talk(answer.talk) if answer.status == 101 and answer.talk is not None else None
+        pieces = _pieces(b"" if empty else answer.body)
+        yield Reply(answer.status, tuple(answer.headers), pieces, upgraded=upgraded)
+
+    @asynccontextmanager
+    async def send_streamed(
+        self, exchange: Exchange, body: AsyncIterable[bytes], length: int | None
+    ) -> AsyncGenerator[Reply]:
+        """The same: the site is asked when the body is complete."""
+        whole = b"".join([piece async for piece in body])
+        if length is not None and len(whole) != length:
+            raise Unconnected("the request cannot be sent as HTTP")
+        async with self.send(replace(exchange, body=whole)) as reply:
+            yield reply
+
+    def upgrade(self, exchange: Exchange, protocol: str) -> AbstractAsyncContextManager[Reply]:
+        """The same: the site finds the protocol in the header `upgrade`."""
+        return self.send(replace(exchange, headers=(*exchange.headers, ("upgrade", protocol))))
 
     async def close(self) -> None:
         """Do nothing, because nothing is open."""
+
+
+class _Talk:
+    """A connection after an upgrade, that a function answers. It ends when the function has nothing to say."""
+
+    def __init__(self, talk: Callable[[bytes], bytes]) -> None:
+        from asyncio import Queue  # who reads policy alone imports this module, and needs no event loop
+
+        self._talk = talk
+        self._said: Queue[bytes] = Queue()
+
+    async def read(self) -> bytes:
+        """What the function returned."""
+        return await self._said.get()
+
+    async def write(self, data: bytes) -> None:
+        """Call the function."""
+        self._said.put_nowait(self._talk(data))
 
 
 async def _pieces(body: bytes | Iterable[bytes]) -> AsyncIterator[bytes]:

@@ -45,6 +45,7 @@ from licet.core.decision.foreseen import (
     standing_problems,
     unpinned_problems,
 )
+from licet.core.decision.placing import handed_over, placing_problems
 from licet.core.policy.terms import APPROVED_IN_REVIEW
 from licet.core.review.risk import native_problems, unpermitted_problems
 from licet.core.values import Origin, Problem
@@ -88,7 +89,8 @@ def command(
         raise click.UsageError("--locked is about the policy alone, without --workspace and --personality")
     problems = sorted({problem for file in files for problem in _problems(file, setting, locked=locked)}, key=_order)
     errors = sum(problem.severity == "error" for problem in problems)
-    warnings = len(problems) - errors
+    notes = sum(problem.severity == "note" for problem in problems)
+    warnings = len(problems) - errors - notes
     first, rest = first_problems(problems)
     above = organisations_above(setting.organisation) if not errors else ()
     found = {"files": files, "errors": errors, "warnings": warnings, "problems": first}
@@ -125,6 +127,8 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += server_delete_problems(replace(policy.manifest, standing=APPROVED_IN_REVIEW))
         found += session_budget_problems(policy.manifest)
         found += server_grant_problems(policy.manifest, places.workdir, places.home)
+        found += placing_problems(policy.manifest, places.workdir, places.home)
+        found += handed_over(policy.manifest)
         if has_servers(policy.manifest):
             from licet.assemble.server_process import conflict_problems  # loads what reads commands
 

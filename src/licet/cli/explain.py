@@ -43,13 +43,13 @@ from licet.errors import Refused
 from licet.policy_files.load import read_policy
 
 
-def one_use(words: tuple[str, ...], places: Places, *, by_command: bool = False) -> Use:
+def one_use(words: tuple[str, ...], places: Places, *, commands: Manifest | None = None) -> Use:
     """Join the words of a command line to one use: `POST URL`, `write PATH`, or a single word."""
     # Two paths are not one path with a space in it: the answer would be about another path.
     joined = " ".join(words)
     if len(words) > 1 and not (len(words) == 2 and has_verb(joined)):
         raise InvalidUse(joined, "one use; ask about each by itself, and quote a path that holds spaces")
-    return asked_use(joined, places.workdir, places.home, by_command=by_command)
+    return asked_use(joined, places.workdir, places.home, commands=commands)
 
 
 _RECEIPT = re.compile(r"r-[0-9a-f]+-\d+")
@@ -124,7 +124,7 @@ def command(
     policy = closed_to_grants(read_sound(named.path, setting), places.workdir)
     tool, policy = asked_tool(tool, policy)
     if tool == COMMANDS:
-        uses = (one_use(use, places, by_command=True),) if use else ()
+        uses = (one_use(use, places, commands=policy),) if use else ()
         try:
             check_command_use(*uses)
         except InvalidUse as wrong:
@@ -159,7 +159,7 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> No
     from licet.cli.receipts import calls_of
     from licet.cli.receipts_text import explanation
 
-    entries = [entry for pair in calls_of(receipt, state) if (entry := pair[1] or pair[0]) is not None]
+    entries = [entry for call in calls_of(receipt, state) if (entry := call.last) is not None]
 
     def text(_: object) -> None:
         for entry in entries:

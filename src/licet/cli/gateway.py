@@ -149,7 +149,7 @@ def own_secrets(policy: Manifest) -> Path | None:
     from licet.clients.entries import SECRETS_FILE
 
     file = state_directory(policy_root(Path(policy.origin.file))) / SECRETS_FILE
-    wanted = any(server.secrets or server.headers for server in servers_of(policy.servers).values())
+    wanted = any(server.references for server in servers_of(policy.servers).values())
     if not wanted or not file.is_file():
         return None
     report(f"secrets are taken from {file}")

@@ -244,7 +244,7 @@ def _show_drafts(target: Path, drafts: Sequence[Draft], names: Sequence[str], ke
     policy = read_policy(target).manifest
     manifest = "MANIFEST" if policy is None else "" if target in PLACES else str(target)
     steps = [f"licet {word} {manifest}".strip() for word in ("trust", "lock")]
-    secrets = any(draft.server.secrets or draft.server.headers for draft in drafts)
+    secrets = any(draft.server.references for draft in drafts)
     steps[1] += " --secrets FILE" if secrets else ""
     show(f"next: review the guesses, admit the tools that the agent may call, and run `{steps[0]}` and `{steps[1]}`")
 

@@ -58,7 +58,7 @@ def lock_setup(options: Options, *, degraded: bool = False, private: tuple[str, 
 def own_secrets_hint(policy: Path, servers: Iterable[Server], options: Options) -> str:
     """The option that is missing, if `licet init --mcp` keeps secrets that these servers are given; else empty."""
     file = state_directory(policy_root(policy)) / SECRETS_FILE
-    wanted = {name for one in servers for name in (*one.secrets.values(), *one.headers.values())}
+    wanted = {name for one in servers for name in one.references}
     if options.secrets is not None or not wanted:
         return ""
     try:

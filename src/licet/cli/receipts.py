@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from msgspec import Struct
 
 from licet.assemble.ledger import (
     NoKey,
@@ -47,6 +48,7 @@ from licet.cli.receipts_text import (
     pack_document,
     report_ledger,
     report_pack,
+    so_far,
     story,
     table,
 )
@@ -178,6 +180,7 @@ def list_command(verdict: str | None, limit: int, state: Path | None, **searched
     A call that has begun and has no receipt is listed too: it still runs, or its process ended before the call did.
 
     `--denied-use` finds calls in which a use was denied, even if the call succeeded: a tool may catch a refusal.
+    `--reason` finds those that were denied for one reason: `SECRET_NOT_DECLARED` has attempts to send a key away.
     PATTERN is the text of a capability, or its beginning up to `:`, `@` or `/`; `*` matches any characters.
     `--capability` finds calls with a check that a rule covers, granted or denied; with `--denied-use`, only denied
     ones.
@@ -193,10 +196,13 @@ def list_command(verdict: str | None, limit: int, state: Path | None, **searched
             every = list(found_receipts(reader, wanted, checks, verdict, limit + 1, read))
         else:
             every = list(map(read, reader.list(**wanted.columns, verdict=verdict, limit=limit + 1)))
-        if checks is None and verdict in (None, "allow"):  # only an allowed call begins
+        if verdict in (None, "allow"):  # only an allowed call begins
             oldest = {"since": every[-1]["time"]} if len(every) > limit else {}
-            rows, unsearched = reader.unended(**{**wanted.columns, **oldest}, limit=limit + 1)
-            unended = list(map(read, rows))
+            most = limit + 1 if checks is None else -1  # the events of all of them are searched
+            rows, unsearched = reader.unended(**{**wanted.columns, **oldest}, limit=most)
+            unended = [_so_far(read(row), reader) for row in rows]
+            if checks is not None:
+                unended = [entry for entry in unended if any(checks.of(entry))]
     every = sorted((*every, *unended), key=lambda entry: (entry["time"], entry["number"]), reverse=True)
     found, more = every[:limit], len(every) > limit
 
@@ -255,14 +261,14 @@ def show_command(receipt: str, state: Path | None) -> None:
     calls = calls_of(receipt, state)
 
     def text(_: object) -> None:
-        for decision, ended in calls:
-            heading, *rest = story(decision, ended)
-            show(heading, colour=COLOURS[(ended or decision or {})["verdict"]])
+        for one in calls:
+            heading, *rest = story(one.decision, one.progress, one.receipt)
+            show(heading, colour=COLOURS[(one.receipt or one.decision or {})["verdict"]])
             show_lines(rest)
-        if len(calls) > 1 and not any("standing" in one for pair in calls for one in pair if one is not None):
+        if len(calls) > 1 and not any("standing" in (one.receipt or one.decision or {}) for one in calls):
             show(f"{len(calls)} calls have this id: processes that were forked from one host made them", err=True)
 
-    print_report(first_and_others({"decision": decision, "receipt": ended} for decision, ended in calls), text)
+    print_report(first_and_others(one.document for one in calls), text)
 
 
 @command.command(name="verify")
@@ -417,19 +423,53 @@ def _elsewhere(path: Path, state: Path | None) -> str:
     return ""
 
 
-def calls_of(receipt: str, state: Path | None) -> list[tuple[Entry | None, Entry | None]]:
-    """Return the decision and the receipt of a call; exits with 1 if there are none, or if they were changed.
+class Recorded(Struct, frozen=True):
+    """The entries of one call in a ledger. Only a call that ran for long has some of the kind `progress`."""
+
+    decision: Entry | None
+    progress: tuple[Entry, ...]
+    receipt: Entry | None
+
+    @property
+    def last(self) -> Entry | None:
+        """All that is known about the call: its receipt, or what is known without one."""
+        return self.receipt or (so_far(self.decision, self.progress) if self.decision is not None else None)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The entries as plain data."""
+        progress = {"progress": self.progress} if self.progress else {}
+        return {"decision": self.decision, **progress, "receipt": self.receipt}
+
+
+def calls_of(receipt: str, state: Path | None) -> list[Recorded]:
+    """Return the entries of a call; exits with 1 if there are none, or if they were changed.
 
     In an older ledger, several calls may have the same id. They differ in their session, tool or time.
     """
     with _reading(state) as reader:
         rows = reader.show(receipt) or _unknown(receipt, ledger_in(state))
         found = [_entry(row, reader) for row in rows]
-    calls: dict[tuple[object, ...], tuple[list[Entry], list[Entry]]] = {}
+    calls: dict[tuple[object, ...], dict[str, list[Entry]]] = {}
     for entry in found:
-        key = tuple(entry[name] for name in ("agent", "session", "tool", "time", "arguments"))
-        calls.setdefault(key, ([], []))[entry["kind"] == "receipt"].append(entry)
-    return [pair for same in calls.values() for pair in zip_longest(*same)]
+        same = calls.setdefault(_call_of(entry), {"decision": [], "progress": [], "receipt": []})
+        same[entry["kind"] if entry["kind"] in same else "decision"].append(entry)
+    return [
+        Recorded(decision, tuple(same["progress"]), ended)
+        for same in calls.values()
+        for decision, ended in zip_longest(same["decision"], same["receipt"])
+    ]
+
+
+def _call_of(entry: Entry) -> tuple[object, ...]:
+    """What all entries of one call have in common."""
+    return tuple(entry[name] for name in ("id", "agent", "session", "tool", "time", "arguments"))
+
+
+def _so_far(decision: Entry, reader: LedgerReader) -> Entry:
+    """A decision without a receipt, with what the call has recorded since."""
+    found = (_entry(row, reader) for row in reader.show(decision["id"]) if row.kind == "progress")
+    return so_far(decision, [entry for entry in found if _call_of(entry) == _call_of(decision)])
 
 
 def _entry(row: Row, reader: LedgerReader) -> Entry:

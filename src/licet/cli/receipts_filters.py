@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, get_args
 
 import click
 from msgspec import Struct
@@ -14,6 +14,7 @@ from licet.cli.options import Command, duration
 from licet.cli.receipts_text import Entry
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.request import Reason
 from licet.core.ledger.entry import Row
 from licet.core.ledger.recorded_checks import DENIED, UNLISTED, Checks, Tally
 from licet.core.values import canonical_json
@@ -83,6 +84,12 @@ def search_options(command: Command) -> Command:
                 help="Only calls with a check that this rule covers, as in a manifest: `network:*:*.example.com`.",
             ),
             click.option(
+                "--reason",
+                metavar="CODE",
+                type=click.Choice(get_args(Reason)),
+                help="Only calls in which a use was denied for this reason, such as `SECRET_NOT_DECLARED`.",
+            ),
+            click.option(
                 "--since",
                 metavar="TIME",
                 type=_Moment(),
@@ -105,6 +112,7 @@ class Wanted(Struct, frozen=True):
     until: datetime | None = None
     denied_use: str | None = None
     capability: CapabilitySet | None = None
+    reason: str | None = None
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -114,9 +122,10 @@ class Wanted(Struct, frozen=True):
     @property
     def checks(self) -> Checks | None:
         """The filters that need the events of a receipt; None if there are none."""
-        if self.denied_use is None and self.capability is None:
+        if self.denied_use is None and self.capability is None and self.reason is None:
             return None
-        return Checks(self.denied_use is not None, self.denied_use or "*", self.capability)
+        denied = self.denied_use is not None or self.reason is not None
+        return Checks(denied, self.denied_use or "*", self.capability, self.reason or "")
 
 
 def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
@@ -124,6 +133,8 @@ def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
     yield (f'"{DENIED}"',) if checks.denied else ('"kind":"Capability',)
     longest = max(checks.pattern.split("*"), key=len)
     yield canonical_json(longest).decode()[1:-1], UNLISTED
+    if checks.reason:
+        yield f'"reason":"{checks.reason}"', UNLISTED
     if checks.rule is not None:
         yield *(f'"capability":"{rule.domain}:' for rule in checks.rule.allow), UNLISTED
 

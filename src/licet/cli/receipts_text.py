@@ -44,6 +44,9 @@ _HAPPENED = {
     "ServerAsked": "the server asks",
     "ServerAnswered": "the server gets",
     "ServerAskRefused": "the server may not ask",
+    "RequestMade": "requests",
+    "KeyPlaced": "keys placed",
+    "KeyKept": "stand-ins that went on as they are",
     "SessionOpened": "session opened",
     "SessionEnded": "session ended",
 }
@@ -51,7 +54,7 @@ _ENDS = {"seen": "end seen by licet", "reported": "end reported by the agent", "
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
-_EXEC = "process:exec:"
+_EXEC, _SECRET = "process:exec:", "secret:read:"
 
 Entry = dict[str, Any]
 
@@ -85,6 +88,12 @@ def listed(entry: Entry) -> Entry:
         facts["command"] = command
     facts |= {name: entry[name] for name in ("observed", "coding_agent") if name in entry}
     return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
+
+
+def so_far(decision: Entry, progress: Iterable[Entry]) -> Entry:
+    """What is known about a call without a receipt: its decision, with the events that were written while it ran."""
+    events = (event for entry in progress for event in entry["events"])
+    return {**decision, "events": [*decision["events"], *events]}
 
 
 def _command(entry: Entry) -> str:
@@ -132,16 +141,16 @@ def _made_by(entry: Entry) -> Iterator[tuple[str, str]]:
     yield "made", "; ".join(facts)
 
 
-def story(decision: Entry | None, receipt: Entry | None) -> Iterator[str]:
+def story(decision: Entry | None, progress: Sequence[Entry], receipt: Entry | None) -> Iterator[str]:
     """Format everything that a ledger has about one call, one fact per line; the first line is the result."""
-    last = receipt or decision
+    last = receipt or (so_far(decision, progress) if decision is not None else None)
     if last is None:
         return
     if "standing" in last:
         yield from _standing(last)
         return
     yield f"{last['id']}: {_outcome(last, receipt)}"
-    for title, text in _facts(last, decision, receipt):
+    for title, text in _facts(last, decision, progress, receipt):
         yield f"  {title:<{_WIDTH}}{visible(text)}"
 
 
@@ -164,7 +173,9 @@ def _outcome(last: Entry, receipt: Entry | None) -> str:
     return word if last["code"] == "ok" else f"{word}, {last['code']}" if last["code"] else word
 
 
-def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterator[tuple[str, str]]:
+def _facts(
+    last: Entry, decision: Entry | None, progress: Sequence[Entry], receipt: Entry | None
+) -> Iterator[tuple[str, str]]:
     yield "tool", last["tool"]
     yield "agent", f"{last['agent']}, session {last['session']}"
     if last["parent"]:
@@ -200,9 +211,11 @@ def _facts(last: Entry, decision: Entry | None, receipt: Entry | None) -> Iterat
     yield "tool digest", last["tool_digest"] or "none"
     yield "manifest", last["manifest"]
     yield from (("organisation", digest) for digest in last.get("organisation", ()))
-    for kind, entry in (("decision", decision), ("receipt", receipt)):
+    for entry in (decision, *progress[:1], *progress[1:][-1:], receipt):  # the first and the last of many
         if entry is not None:
-            yield "entry", f"{entry['number']} ({kind}), number {entry['sequence']} of its session, {entry['recorded']}"
+            between = f", one of {len(progress)}" if entry["kind"] == "progress" and len(progress) > 1 else ""
+            place = f"number {entry['sequence']} of its session, {entry['recorded']}"
+            yield "entry", f"{entry['number']} ({entry['kind']}{between}), {place}"
 
 
 def _approval(one: Entry) -> str:
@@ -251,9 +264,27 @@ def _access(title: str, access: Entry | None) -> Iterator[tuple[str, str]]:
 
 
 def _event(event: Entry) -> str:
+    if (said := _of_a_program(event)) is not None:
+        return said
     word, about = _HAPPENED.get(event["kind"], event["kind"]), event.get("capability")
     why = ": ".join(part for part in (event.get("reason"), event.get("rule")) if part)
     return f"{word}{f' {about}' if about else ''}{f'  {why}' if why else ''}"
+
+
+def _of_a_program(event: Entry) -> str | None:
+    """An event of a program whose requests are looked into; None if it is another one, or stands for many."""
+    about, rule = str(event.get("capability") or ""), str(event.get("rule") or "")
+    if not about or "count" in event:
+        return None
+    match event["kind"]:
+        case "RequestMade":
+            method, _, rest = rule.partition(" ")
+            return f"{method} {about.rpartition('@')[2]} {rest}"
+        case "KeyPlaced":
+            return f"key {about.removeprefix(_SECRET)} first placed at {rule}"
+        case "KeyKept":
+            return f"stand-in of {about.removeprefix(_SECRET)} went on as it is, {rule}"
+    return None
 
 
 def _body(entry: Entry, name: str) -> str:

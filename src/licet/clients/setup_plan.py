@@ -34,6 +34,7 @@ from licet.clients.jsonc import BadConfig, KeyPath, checked, looks_secret, swapp
 from licet.clients.known import Client, Place, Seen, Surroundings, System, Unusable, places, read_own
 from licet.clients.undo import EditedTable
 from licet.core.policy.servers import Server
+from licet.core.review.known_keys import entry_text, inspect_text, known_stand_in
 from licet.packages.server_packages import LaunchError, launch_of
 from licet.policy_files.draft import ServerNeeds, server_lines, servers_text
 from licet.policy_files.policy_paths import PLACES, NoHome, home_directory
@@ -340,7 +341,8 @@ def _last(reference: str) -> str:
 def _is_same(there: Server, server: DraftedServer) -> bool:
     """Whether the policy has this server already; its grants and tools are its own matter."""
     said: dict[str, Any] = {"command": list(there.command), "url": there.url, "env": list(there.env)}
-    said |= {"secrets": dict(there.secrets), "headers": dict(there.headers)}
+    secrets = {**there.secrets, **{one.name: one.secret for one in there.stand_ins}}
+    said |= {"secrets": secrets, "headers": dict(there.headers)}
     return {key: value for key, value in said.items() if value} == server.data
 
 
@@ -390,10 +392,20 @@ def next_steps(policy: Policy, servers: Sequence[DraftedServer], *, accepted: bo
         *([] if policy.is_new else _lacking(policy, servers)),
         f"licet lock --init{which}: starts the servers behind walls, and drafts their `grants` and `tools`",
         "list the tools that the agent may call under `capabilities.tools`, and what they need",
+        *_offered_keys(servers),
         f"licet trust{file}: accepts what the policy says then",
         f"licet lock{which}: pins what the servers offer, and accepts that",
         f"licet gateway{file} {ACCEPTED}: what the clients now start; restart them",
     ]
+
+
+def _offered_keys(servers: Iterable[DraftedServer]) -> Iterator[str]:
+    """How a server uses a known key without having it."""
+    for server in servers:
+        offered = (known_stand_in(name, secret) for name, secret in server.data.get("secrets", {}).items())
+        if known := [entry for entry in offered if entry is not None]:
+            entries = ", ".join(f"`{entry_text(entry)}`" for entry in known)
+            yield f"to keep keys out of `{server.name}`, write there `{inspect_text(known)}`, and as secrets {entries}"
 
 
 def _lacking(policy: Policy, servers: Sequence[DraftedServer]) -> list[str]:

@@ -39,7 +39,7 @@ from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from
 from licet.guard.facts import Call, SessionFacts, begun
 from licet.guard.grant import Grant
 from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
-from licet.guard.receipt import decision_of
+from licet.guard.receipt import decision_of, progress_of
 from licet.guard.registration import Registered
 from licet.guard.result import Result
 from licet.guard.result_parts import ResultParts, interrupted, outcome, succeeded
@@ -314,6 +314,9 @@ def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | Non
         return None
     context = BoundContext(call.session, registered, call.ports, grant)
     call.charged = context.settled
+    if call.ports.ledger is not None and call.decision is not None:
+        written = len(call.decision.events) if call.listed_all else 0
+        grant.keep_in(call.ports.ledger, partial(progress_of, call), written)
     return context
 
 

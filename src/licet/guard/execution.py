@@ -12,7 +12,7 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import CodeType, TracebackType
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -144,6 +144,23 @@ class Walls(Protocol):
 
     def around(self, command: Command) -> Command:
         """The command that starts the same program inside the walls."""
+
+
+@runtime_checkable
+class TakesSecrets(Protocol):
+    """Walls of programs whose keys stay outside: these get stand-ins. Other walls do not have this method."""
+
+    async def take_secrets(self, value: Callable[[str], Awaitable[str]]) -> None:
+        """Take what is needed from the secrets of the call, by reference; to be awaited before `around`.
+
+        Raises `SandboxUnavailable`, with the reason for a person, if a key cannot be placed.
+        """
+
+
+async def give_secrets(walls: Walls, value: Callable[[str], Awaitable[str]]) -> None:
+    """Let walls take the secrets that they place, if they place any; see `TakesSecrets`."""
+    if isinstance(walls, TakesSecrets):
+        await walls.take_secrets(value)
 
 
 class Processes(Protocol):

@@ -37,6 +37,7 @@ from licet.core.decision.decision import (
 )
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
+from licet.core.ledger.entry import Entry
 from licet.core.ledger.recorded_checks import UNLISTED
 from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.layer import delete_asks
@@ -46,6 +47,7 @@ from licet.guard.execution import Layers
 from licet.guard.limits import (
     ASKED,
     GRANTED,
+    KEYS_SENT_AWAY,
     LEAST_OF_A_GRANT,
     LEAST_OF_A_REFUSAL,
     MANY_EVENTS,
@@ -55,7 +57,8 @@ from licet.guard.limits import (
     REFUSED,
 )
 from licet.guard.meter import DEFAULTS, Exceeded, Meter
-from licet.guard.ports import Clock, free_after_fork
+from licet.guard.ports import Clock, Ledger, LedgerUnavailable, Unavailable, free_after_fork
+from licet.guard.progress import CallOver, NotWritten, Progress
 from licet.guard.redaction.redact import Redactor
 
 LISTS = ("granted", "closed", "rules", "runtime")
@@ -132,7 +135,7 @@ class CheckQuotas(Struct, eq=False):
     """What is left of the quotas of one call, and how many checks were beyond them."""
 
     _granted: int = GRANTED
-    _refused: int = REFUSED
+    _refused: int = REFUSED + KEYS_SENT_AWAY  # the last part is for these alone: other refusals never hide them
     _asked: int = ASKED
     more_granted: int = 0
     more_refused: int = 0
@@ -155,7 +158,7 @@ class CheckQuotas(Struct, eq=False):
             self._granted -= size
             return True
         size = max(size + sum(len(rule.text) + len(rule.fix) for rule in refusal.rules), LEAST_OF_A_REFUSAL)
-        if size > self._refused:
+        if size > self._refused - (0 if _is_key_sent_away(use, refusal) else KEYS_SENT_AWAY):
             self.more_refused += 1
             return False
         self._refused -= size
@@ -182,6 +185,11 @@ class CheckQuotas(Struct, eq=False):
         for kind, number in self.happened.items():
             if kind.most is not None and number > kind.most:
                 yield kind, number - kind.most
+
+
+def _is_key_sent_away(use: Use | None, refusal: Deny | Ask) -> bool:
+    sent = use is not None and use.domain == "network" and isinstance(refusal, Deny)
+    return sent and refusal.rules[0].reason == "SECRET_NOT_DECLARED"
 
 
 def _size(use: Use) -> int:
@@ -212,6 +220,7 @@ class CallIdentity(Struct, frozen=True):
 
 
 Observer = Callable[[Event], None]
+ProgressEntry = Callable[[Sequence[Event]], Entry]
 AskPerson = Callable[[Approval, Use], Awaitable[None]]  # returns if a person agrees, raises `Refused` if not
 
 # By domain of capabilities: the field of `Ports`, and what a refusal calls it.
@@ -240,6 +249,7 @@ class Grant:
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
         "printed",
         *("_identity", "_limits", "_meter", "_moments", "_quotas", "_stands", "access", "program_access", "request"),
+        *("_keeping", "_progress"),
     )
 
     def __init__(
@@ -273,6 +283,9 @@ class Grant:
         self._limits = limits
         self._meter: Meter | None = None
         self._quotas = CheckQuotas()
+        # The ledger, what makes an entry of it, and the events that it has; None where nothing outlives the grant.
+        self._keeping: tuple[Ledger, ProgressEntry, int] | None = None
+        self._progress: Progress | None = None
 
     @property
     def capabilities(self) -> CapabilitySet:
@@ -318,10 +331,62 @@ class Grant:
         happened = kind(about or self._name(None), self.request.tool, reason, self._beginning(rule), count=count)
         self.note(happened, kept=not self.over and self._quotas.take_happened(kind))
 
+    @property
+    def recorded(self) -> int:
+        """How many events are listed so far."""
+        return len(self._checks) // 2
+
+    def keep_in(self, ledger: Ledger, entry: ProgressEntry, written: int) -> None:
+        """Let `settle` write to this ledger, which has the first `written` events."""
+        self._keeping, self._progress = (ledger, entry, written), None
+
+    async def settle(self) -> None:
+        """Return once all that is recorded so far is on disk: a crash does not lose it. Refuse if it cannot be kept.
+
+        For what happens during a run of hours, such as a refused request of a program. Events beyond a quota are
+        only counted, in the receipt. A grant of no call and of no recorded process has no ledger: it returns at once.
+        """
+        if self._keeping is None:
+            return
+        if self._progress is None:
+            ledger, entry, written = self._keeping
+            self._progress = Progress(
+                written,
+                lambda: self.recorded,
+                lambda after, until: entry(self._listed(after, until)),
+                ledger.record,
+            )
+            if self.over:
+                self._progress.end()
+        try:
+            await self._progress.settle()
+        except CallOver:
+            self.refuse("SESSION_ENDED", "the call has ended, and what it held with it")
+        except NotWritten as failed:
+            wrong = failed.__cause__
+            text = f"the ledger could not keep what happened: {type(wrong).__name__}"
+            self.refuse(
+                "LEDGER_UNAVAILABLE", text, fix=str(wrong) if isinstance(wrong, LedgerUnavailable | Unavailable) else ""
+            )
+
+    async def note_durably(self, kind: type[Happened], about: str = "", reason: str = "", rule: str = "") -> None:
+        """As `note_about`, and return once it is on disk. Refuse if it cannot be, or if the call has ended."""
+        if self.over:
+            self.refuse("SESSION_ENDED", "the call has ended, and what it held with it")
+        self.note_about(kind, about, reason, rule)
+        await self.settle()
+
+    def refuse_key(self, key: str, use: Use) -> NoReturn:
+        """Refuse a request with the stand-in of a key for another host: an attempt to send the key away."""
+        fix = f"if {use.target} may have the key, list it under `hosts` of its entry in `stand_ins`"
+        self.refuse("SECRET_NOT_DECLARED", f"tried to send the key {key} to {use.target}", use, fix)
+
     def end(self) -> None:
         """Refuse every later use. The record can still be read."""
         self.over = True
         self._ask = None
+        if self._progress is not None:
+            self._progress.end()
 
     def check(self, use: Use) -> None:
         """Record a use; raise `Refused` if it is not granted."""
@@ -478,8 +543,8 @@ class Grant:
             events.append(kind(f"tool:call:{tool}", tool, rule=f"{more} more of these, {UNLISTED}", count=more))
         return tuple(events)
 
-    def _listed(self, after: int = 0) -> list[Event]:
-        checks: Any = iter(self._checks[2 * after :])
+    def _listed(self, after: int = 0, until: int | None = None) -> list[Event]:
+        checks: Any = iter(self._checks[2 * after : None if until is None else 2 * until])
         granted: dict[Use, CapabilityGranted] = {}  # a tool often does the same many times
         pairs = zip(checks, checks, strict=True)
         return self._redacted_events([self._event(use, refusal, granted) for use, refusal in pairs])

@@ -27,9 +27,11 @@ MOST_LINKS = 40  # links that one path may lead through, as in the kernel
 # What a call records
 GRANTED = 8 << 20  # bytes of granted checks that one call records; more are only counted
 REFUSED = 4 << 20  # bytes of refused checks that one call records
+KEYS_SENT_AWAY = 256 << 10  # bytes of attempts to send a key away that one call records when that quota is used up
 ASKED = 2 << 20  # bytes of questions to people that one call records
 LEAST_OF_A_GRANT = 2 << 10  # bytes that a granted check or a question counts at least: about 4000 and 1000 of them fit
 LEAST_OF_A_REFUSAL = 4 << 10  # bytes that a refused check counts at least: about 1000 of them fit
+PROGRESS_SECONDS = 0.2  # seconds between two entries that one running call writes before its receipt
 MANY_EVENTS = 200  # events; a receipt with more is made in a thread
 MOST_TEXTS = 64  # rules of each list of kernel rules in a receipt
 MOST_CHARACTERS = 8192  # characters of each list of kernel rules in a receipt

@@ -12,7 +12,7 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import datetime
@@ -260,6 +260,16 @@ class Exchange(Struct, frozen=True):
     timeout: float  # for each wait: connecting, sending, the next bytes
 
 
+class Upgraded(Protocol):
+    """A connection after an upgrade: bytes of any kind, both ways."""
+
+    async def read(self) -> bytes:
+        """Some bytes, or none at the end; `Unconnected` if the connection broke."""
+
+    async def write(self, data: bytes) -> None:
+        """Write bytes; returns when more can be taken."""
+
+
 class Reply(Struct, frozen=True):
     """The status and headers of an answer, and its body while it is received, still compressed."""
 
@@ -267,6 +277,7 @@ class Reply(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...]
     body: AsyncIterator[bytes]
     http_version: str = "HTTP/1.1"
+    upgraded: Upgraded | None = None  # if the server agreed to an upgrade
 
 
 # The session that a name is resolved for. A resolver may use it to limit the threads that one session can block.
@@ -284,6 +295,23 @@ class Http(Protocol):
 
     async def close(self) -> None:
         """Close idle connections."""
+
+
+@runtime_checkable
+class StreamingHttp(Http, Protocol):
+    """A network that also sends bodies while they arrive, and upgrades connections. Inspected programs need it."""
+
+    def send_streamed(
+        self, exchange: Exchange, body: AsyncIterable[bytes], length: int | None
+    ) -> AbstractAsyncContextManager[Reply]:
+        """As `send`, with a body in pieces, of this length or of one that is not known yet.
+
+        `Exchange.body` is empty. An error that `body` raises comes out as it is, and the server gets no complete
+        request. The pieces are asked for once, after the connection was made: so `Unreached` has used none up.
+        """
+
+    def upgrade(self, exchange: Exchange, protocol: str) -> AbstractAsyncContextManager[Reply]:
+        """As `send`, and ask for another protocol on the connection: the answer has `upgraded` if its status is 101."""
 
 
 # Secrets, environment, storage ---------------------------------------------------------------------------------------
@@ -346,7 +374,11 @@ class LedgerUnavailable(Exception):
 
 
 class Ledger(Protocol):
-    """Stores entries in order. Without a ledger, calls are refused."""
+    """Stores entries in order. Without a ledger, calls are refused.
+
+    A call has a decision and a receipt. One whose programs are refused something, or use a key, has further entries of
+    the kind `progress` between both.
+    """
 
     async def record(self, entry: Entry) -> None:
         """Store an entry durably before returning; `LedgerUnavailable` if that fails."""

@@ -1,10 +1,13 @@
 """Decides which facts of a call a ledger keeps: `decision_of` before the tool runs, `receipt_of` at the end.
 
+`progress_of` is for what must be on disk while the tool still runs; `guard/progress.py` decides when.
+
 The schema is `core.ledger.entry`. A new fact is one line there and one line here. Nothing here is secret: arguments and
 results are digests, and texts are redacted. With `record: full` the redacted arguments and result are kept as well.
 """
 
 import asyncio
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Literal
 
@@ -72,9 +75,17 @@ def decision_of(call: Call) -> Entry:
         approvals=_approvals(call) if call.approvals else (),
         budget=_budget(call, cost, spent=True),
         cost_usd=money_text(cost),
-        events=tuple(map(_event, call.grant.events if call.grant is not None else ())),
+        events=tuple(map(event_fact, call.grant.events if call.grant is not None else ())),
         coding_agent=_coding_agent(call),
         observed=call.observed,
+    )
+
+
+def progress_of(call: Call, events: Sequence[Event]) -> Entry:
+    """What has happened since the last entry of a call that still runs, under what identifies the call."""
+    known = call.decision or decision_of(call)
+    return replace(
+        known, kind="progress", approvals=(), budget=None, cost_usd="0", events=tuple(map(event_fact, events))
     )
 
 
@@ -211,13 +222,13 @@ def _programs(call: Call, parts: ResultParts, layers: Layers) -> ProgramsFact:
 def _events(call: Call, refusal: Deny | Ask | None) -> tuple[EventFact, ...]:
     """The events of a call that has ended. Those of its decision stay, unless they hold what is known as secret now."""
     if call.grant is None:
-        return tuple(map(_event, all_events(refusal))) if refusal is not None else ()
+        return tuple(map(event_fact, all_events(refusal))) if refusal is not None else ()
     before = call.decision.events if call.decision is not None and call.listed_all and not call.grant.redactor else ()
-    return (*before, *map(_event, call.grant.events_after(len(before))))
+    return (*before, *map(event_fact, call.grant.events_after(len(before))))
 
 
-def _event(event: Event) -> EventFact:
-    """One event. Events that are no checks leave out what another field of the entry has."""
+def event_fact(event: Event) -> EventFact:
+    """One event as an entry has it. Events that are no checks leave out what another field of the entry has."""
     kind, about, rule = type(event), event.capability, event.rule
     if not issubclass(kind, Happened):
         return EventFact(kind=kind.__name__, capability=visible(about), reason=event.reason, rule=visible(rule))

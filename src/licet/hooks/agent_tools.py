@@ -17,7 +17,7 @@ from licet.core.algebra.scope import name as checked_name
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
 from licet.core.policy.layer import ELEVATED, EffectClass, Level
-from licet.core.policy.manifest import COMMAND_NEEDS, Manifest
+from licet.core.policy.manifest import COMMAND_NEEDS, Manifest, command_needs
 from licet.core.policy.terms import Admission
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Tool
@@ -103,6 +103,12 @@ def built_in_spec(agent: str, row: AgentTool, max_effect: EffectClass) -> ToolSp
     )
 
 
+def _spec_under(manifest: Manifest, agent: str, row: AgentTool) -> ToolSpec:
+    """What a built-in tool declares under a policy. A shell line needs the secrets that are placed for it, too."""
+    spec = replace(built_in_spec(agent, row, manifest.max_effect), origin=manifest.origin)
+    return replace(spec, needs=CapabilitySet(command_needs(manifest))) if row.kind == "shell" else spec
+
+
 def _arguments_of(row: AgentTool) -> list[str]:
     """The arguments that a policy can have rules on: those that name what the call touches."""
     named = (*row.paths, *row.patterns, *row.urls, *row.undecided, row.text, row.directory)
@@ -112,10 +118,7 @@ def _arguments_of(row: AgentTool) -> list[str]:
 def agent_tools(manifest: Manifest, agent: str, rows: Iterable[AgentTool]) -> list[AgentBuiltin]:
     """The tools that a session of this agent may call: its built-in ones, and those that the policy declares."""
     known = {tool_name(agent, row.name): row for row in rows}
-    found = [
-        AgentBuiltin(replace(built_in_spec(agent, row, manifest.max_effect), origin=manifest.origin), agent, row)
-        for row in known.values()
-    ]
+    found = [AgentBuiltin(_spec_under(manifest, agent, row), agent, row) for row in known.values()]
     own = (spec for name, spec in manifest.tools.items() if name.startswith(f"{agent}.") and name not in known)
     return [*found, *(AgentBuiltin(replace(spec, sandbox=spec.sandbox or "isolated"), agent, None) for spec in own)]
 

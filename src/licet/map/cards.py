@@ -16,6 +16,7 @@ from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.policy import keys
+from licet.core.policy.inspection import stand_in_text, stand_ins
 from licet.core.policy.manifest import command_text
 from licet.core.policy.servers import host_rule
 from licet.core.policy.terms import Budget, Terms, WriteApproval
@@ -60,6 +61,10 @@ def bundle_facts(surface: Surface, bundle: Terms) -> Iterator[str]:
         yield f"connectors {', '.join(name for name, _ in bundle.connectors) or 'none'}"
     if bundle.private != surface.private:
         yield f"private {', '.join(bundle.private) or 'none'}"
+    if bundle.inspection.inspect != surface.of(keys.INSPECT):
+        yield f"looked into: {', '.join(bundle.inspection.inspect)}"
+    if bundle.inspection.stand_ins != surface.of(keys.STAND_INS):
+        yield f"keys: {'; '.join(map(stand_in_text, bundle.inspection.stand_ins)) or 'none'}"
 
 
 def spending(budget: Budget) -> Iterator[str]:
@@ -267,7 +272,8 @@ def _server(name: str, server: dict[str, Any]) -> tuple[Card, tuple[str, ...], t
     kind = "remote server" if url else "native server" if server.get("sandbox") == "native" else "server"
     lines, height = _stacked(name, f"{kind} · {command}")
     rules = [*server["grants"], *(f"env:read:{variable}" for variable in server["env"])]
-    rules += [f"secret:read:{secret}" for key in ("secrets", "headers") for secret in server.get(key, {}).values()]
+    named = [secret for key in ("secrets", "headers") for secret in server.get(key, {}).values()]
+    rules += [f"secret:read:{one['secret'] if isinstance(one, dict) else one}" for one in named]
     rules += [host_rule(url)] if url else []
     card = Card(f"server:{name}", 2, "~servers", "tool", height, lines, (name, command))
     return card, ("~servers",), entries_of(CapabilitySet(rules))
@@ -412,7 +418,11 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
     for title, listed in (("native", surface.native), ("private", surface.private)):
         if listed:
             yield title, ", ".join(listed)
+    if placed := surface.of(keys.STAND_INS):
+        yield "keys", "; ".join(map(stand_in_text, placed))
     for key in keys.VALUED:
+        if key is keys.STAND_INS:
+            continue
         for title, value in key.document(surface.of(key)).items():
             yield title, ", ".join(map(str, value)) if isinstance(value, list) else canonical_json(value).decode()
     if surface.allow_degraded:
@@ -480,6 +490,9 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
         server = json.loads(text)
         own = [tool for tool in surface.tools if tool.of_server(name)]
         about = _SERVER[kind_of(text)].format(server.get("url") or ", ".join(held[name]) or "nothing")
+        about += f"; looked into: {', '.join(server['inspect'])}" if "inspect" in server else ""
+        placed = stand_ins({key: one for key, one in server["secrets"].items() if isinstance(one, dict)})
+        about += f"; keys: {'; '.join(map(stand_in_text, placed))}" if placed else ""
         about += f"; its code is in {', '.join(server['code'])}" if "code" in server else ""
         yield f"server {name}", short(about if own else f"{about}; this agent has none of its tools")
     if surface.unadmitted:

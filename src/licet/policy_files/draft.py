@@ -21,6 +21,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.foreseen import LOOPBACK, on_this_machine
 from licet.core.policy.layer import CLASSES, ELEVATED, OWN_STORAGE, WRITES, EffectClass, permits
 from licet.core.policy.tool import KEY_OF, ToolSpec
+from licet.core.review.known_keys import entry_text, inspect_text, known_stand_in
 from licet.core.review.sensitive import TRUSTED
 from licet.core.review.surface_entries import target_of
 from licet.core.values import money_text
@@ -497,6 +498,8 @@ def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
         "  # adds those that lead to its proxy, the only way to the network. Node uses it from version 22.21 on.",
         f"  env: [{', '.join(['TERM', 'LANG', 'PATH', *needs.variables])}]",
         "",
+        *_offered_keys(needs.variables),
+        "",
         "  # Nobody is asked about writes, since you have accepted this file. Agents and builds rename and delete",
         "  # files all the time: you agree to that in `licet trust`, for 30 days; without it you are asked once.",
         "  approvals: {write: manifest, delete: manifest, expires_seconds: 3600}",
@@ -506,6 +509,22 @@ def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
         "  limits: {memory_mb: 8192, processes: 4096, open_files: 65536, file_mb: 65536, scratch_mb: 4096}",
     ]
     return "\n".join(lines) + "\n"
+
+
+_OFTEN_USED = ("GITHUB_TOKEN", "NPM_TOKEN")  # keys that agents have a use for, besides those of their models
+
+
+def _offered_keys(variables: Sequence[str]) -> Iterator[str]:
+    """Lines that are no policy yet: keys that programs can use without ever having them."""
+    known = (known_stand_in(variable, variable) for variable in (*variables, *_OFTEN_USED))
+    entries = [entry for entry in known if entry is not None]
+    yield "  # Keys that can stay outside the walls: programs see a worthless value, and the key is put in at its hosts"
+    yield "  # alone. Take a key out of `env`, keep its lines here, and remove their `# `. A program can still use the"
+    yield "  # key there, as far as `destinations` and `grants` go."
+    yield f"  # {inspect_text(entries)}"
+    yield f"  # secrets: [{', '.join(entry.secret for entry in entries)}]"
+    yield "  # stand_ins:"
+    yield from (f"  #   {entry_text(entry)}" for entry in entries)
 
 
 def _tools_of_agents(tools: Mapping[str, Mapping[str, Any]] | None) -> Iterator[str]:

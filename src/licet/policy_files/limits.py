@@ -20,6 +20,10 @@ MOST_APPS_NAMED = 20  # apps of a workspace that one message lists
 MOST_PATTERNS = 500  # different patterns in the argument rules of one file: each takes up to 10 ms to compile
 LONGEST_PATTERNS = 1 << 16  # characters of all rules with patterns: compiling takes a hundred times that in memory
 
+# Inspection
+MOST_INSPECTED = 1000  # hosts of one list under `inspect`
+MOST_STAND_INS = 100  # keys of one list of stand-ins: each is searched in all that a program sends
+
 # Servers and tools
 LONGEST_TOOL_NAME = 128  # characters of the full name of a server's tool, `SERVER.TOOL`
 MOST_MODULES = 1000  # different modules under `from`: each is searched in several directories, and closed

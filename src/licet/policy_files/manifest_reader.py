@@ -19,6 +19,7 @@ from licet.core.algebra.rules import Capability, capability
 from licet.core.decision.fixes import bundle_problems
 from licet.core.decision.folding import bundles_of
 from licet.core.policy import keys
+from licet.core.policy.inspection import met_inspect, stand_ins
 from licet.core.policy.layer import EVERY_DOMAIN, OWN_STORAGE, Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import TITLE, Organisation
@@ -36,6 +37,8 @@ from licet.core.policy.terms import (
 from licet.core.policy.tool import LISTS
 from licet.core.values import Origin, Problem, key_bytes
 from licet.policy_files.checks import argument_problems, suffix_problems
+from licet.policy_files.inspection_reader import bundle_problems as bundle_placing_problems
+from licet.policy_files.inspection_reader import ceiling_problems, count_problems
 from licet.policy_files.nodes import Mapping as MappingNode
 from licet.policy_files.nodes import Node, Scalar
 from licet.policy_files.schema import FORMAT, SHAPES, WORKSPACE_FIELDS
@@ -112,6 +115,7 @@ def read_organisation(content: Value, problems: Problems) -> Organisation:
         origin = key_origin(connectors["deny"])
         layers += (Layer("organisation", TITLE, origin, (), denied, EVERY_DOMAIN),)
     problems += _shared_key_problems(approvals)
+    problems += count_problems(given, "")
     effect = given.get("max_side_effect_class")
     return Organisation(
         origin=content.origin,
@@ -120,6 +124,7 @@ def read_organisation(content: Value, problems: Problems) -> Organisation:
         connectors=connector_lines(connectors["allow"]) if "allow" in connectors else None,
         approvals=stated_approvals(approvals),
         budget=Budget(**{key: value.value for key, value in budget.items()}),
+        inspect=met_inspect(data(given["inspect"]), ()) if given.get("inspect") is not None else (),
         places={key: key_origin(located) for key, located in (*given.items(), *budget.items())}
         | {f"approvals.{key}": key_origin(located) for key, located in approvals.items()}
         | {f"connectors.{key}": key_origin(located) for key, located in connectors.items()},
@@ -136,8 +141,9 @@ def _read_ceiling(
 ) -> Manifest:
     shared: Fields = workspace.value if workspace is not None else NONE
     bundles = {name: _bundle(name, located) for name, located in record(shared, "bundles").items()}
-    for located in record(shared, "bundles").values():
+    for name, located in record(shared, "bundles").items():
         problems += _shared_key_problems(record(located.value, "approvals"))
+        problems += bundle_placing_problems(name, located.value)
     admissions, unassigned, roster = _admissions(ceiling, f"the {kind}", bundles, problems)
     connectors = read_connectors(ceiling, shared, app, workspace.origin.file if workspace is not None else "")
     definitions = read_definitions(shared)
@@ -190,13 +196,20 @@ def _read_ceiling(
         places={key: key_origin(located) for key, located in (*budget.items(), *ceiling.keys.items())}
         | {f"approvals.{key}": key_origin(located) for key, located in approvals.items()}
         | {f"limits.{key}": key_origin(located) for key, located in record(ceiling.keys, "limits").items()}
+        | {f"stand_ins.{name}": key_origin(located) for name, located in record(ceiling.keys, "stand_ins").items()}
         | dict(server_places(shared)),
-        values={key.name: data(ceiling.keys[key.name]) for key in keys.VALUED if ceiling.keys.get(key.name)},
+        values=_values(ceiling.keys),
         servers={name: data(server) for name, server in record(shared, "servers").items()},
         gateway_names=plain(record(shared, "gateway"), "names", ""),
     )
     problems += _cost_warnings(manifest)
+    problems += ceiling_problems(ceiling.keys, ceiling.prefix, manifest.layers[-1].allowed)
     return manifest
+
+
+def _values(given: Fields) -> dict[str, object]:
+    """The values of the keys that have no field of their own."""
+    return {key.name: key.read(data(given[key.name])) for key in keys.VALUED if given.get(key.name) is not None}
 
 
 def _own_layer(
@@ -325,6 +338,8 @@ def _bundle(name: str, located: Value) -> Bundle:
         approvals=stated_approvals(approvals),
         connectors=connector_lines(given.get("connectors")) if "connectors" in given else None,
         private=None if private is None else tuple(item.value for item in private.value),
+        inspect=met_inspect(data(given["inspect"]), ()) if given.get("inspect") is not None else (),
+        stand_ins=stand_ins(data(given["stand_ins"])) if given.get("stand_ins") is not None else None,
         places={key: key_origin(item) for key, item in given.items()}
         | {f"budget.{key}": key_origin(item) for key, item in budget.items()}
         | {f"approvals.{key}": key_origin(item) for key, item in approvals.items()},

@@ -28,8 +28,9 @@ from licet.core.algebra.scope import (
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import MOST_ASKS
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
+from licet.core.policy.inspection import inspected_place, placed_at
 from licet.core.policy.layer import CLASSES, LEVELS
-from licet.core.policy.servers import CLIENT_ASKS, EVERY, SERVER_NAME
+from licet.core.policy.servers import CLIENT_ASKS, EVERY, SERVER_NAME, placeable_header
 from licet.core.policy.terms import WRITE_APPROVALS
 from licet.core.review.examples import asked_use
 from licet.core.values import Problem, checked_key
@@ -82,6 +83,10 @@ def _use(text: str) -> str:
     return text
 
 
+def _several(shape: Shape, description: str = "") -> Field:
+    return Field(ListOf(shape), description=description)
+
+
 NAME = TextShape(expected="a name of 1 to 128 letters, digits, `_`, `.`, `/` or `-`", pattern=NAME_PATTERN)
 HOST = TextShape(
     expected="a host: `api.example.com`, `*.example.com` (every name below it), an IP address, or `*`",
@@ -112,14 +117,55 @@ BINARY = TextShape(
 )
 CIDR = TextShape(expected="an address range such as `10.0.0.0/8`", parse=cidr, examples=("10.0.0.0/8",))
 VERSIONS = TextShape(expected="a version range such as `>=2.0`", parse=version_range, examples=(">=2.0", "1.5"))
+INSPECTED = TextShape(
+    expected="a host, or `HOST:PORT`",
+    parse=inspected_place,
+    examples=("api.example.com", "*.example.com", "api.example.com:8443"),
+)
+INSPECT = Field(ListOf(INSPECTED), description="HTTPS of programs that is looked into")
+_PLACED = {
+    "hosts": Field(
+        ListOf(
+            TextShape(
+                expected="a host, or `HOST:PORT`",
+                parse=placed_at,
+                examples=("api.example.com",),
+            ),
+            least=1,
+        ),
+        required=True,
+        description="where the key is placed, all under `inspect`",
+    ),
+    "headers": _several(
+        TextShape(expected="the name of a header", parse=placeable_header, examples=("x-api-key",)),
+        "where it is placed besides `Authorization`",
+    ),
+    "body": _several(
+        TextShape(expected="the name of a field", pattern=r"[!-~]{1,128}"),
+        "fields of JSON and forms where it is placed",
+    ),
+}
+_REFERENCE = Field(
+    TextShape(expected="a secret reference", parse=secret_reference, examples=("github/token",)),
+    description="the secret, which programs never see",
+)
+STAND_IN = Record(
+    {
+        "secret": _REFERENCE,
+        "file": Field(PATH, description="a file with the key, of which programs see a copy"),
+        "field": Field(
+            TextShape(expected="the name of a field of the file", pattern=r"[!-~]([ -~]{0,254}[!-~])?"),
+            description="where in the file the key is",
+        ),
+        **_PLACED,
+    },
+    description="a key that programs use and never see",
+)
+STAND_INS = MappingOf(TextShape(expected="the name of an environment variable", parse=variable), STAND_IN)
 EFFECT = OneOf(CLASSES, description="read_only < write_limited < full < destructive")
 LEVEL = OneOf(
     LEVELS, description="restricted: only the handles; isolated: direct I/O inside the grant; native: trusted"
 )
-
-
-def _several(shape: Shape, description: str = "") -> Field:
-    return Field(ListOf(shape), description=description)
 
 
 CONNECTOR_LINE = Record({"connector": Field(NAME, required=True), "version": Field(VERSIONS)})
@@ -184,7 +230,12 @@ DECLARATION = Record(
 )
 SECRETS_BY_NAME = MappingOf(
     TextShape(expected="the name of an environment variable", parse=variable),
-    TextShape(expected="a secret reference", parse=secret_reference),
+    Either(
+        (
+            TextShape(expected="a secret reference", parse=secret_reference),
+            Record({"secret": Field(_REFERENCE.shape, required=True, description=_REFERENCE.description), **_PLACED}),
+        )
+    ),
 )
 ARGUMENT_RULES = Field(
     MappingOf(TextShape(expected="the name of an argument"), AnyJson()),
@@ -238,7 +289,10 @@ SERVER = Record(
         "connector": Field(CONNECTOR, description="the connector it is; its grants must fit the definition"),
         "grants": _several(RULE, "what the server process may touch"),
         "env": _several(TextShape(expected="the name of an environment variable", parse=variable), "passed on to it"),
-        "secrets": Field(SECRETS_BY_NAME, description="variables set to secrets"),
+        "secrets": Field(
+            SECRETS_BY_NAME, description="variables set to secrets; of one with `hosts`, the process sees a stand-in"
+        ),
+        "inspect": INSPECT,
         "tools": Field(
             MappingOf(TextShape(expected='the name of a tool, or `"*"`', parse=_or_star(name)), SERVER_TOOL),
             description='its tools; `"*"` is for those without an entry, and a tool without either is refused',
@@ -303,6 +357,8 @@ BUNDLE = Record(
             CONNECTOR_LIST, description="narrows the connectors of its tools; leave it out to not narrow"
         ),
         "private": _several(CIDR, "narrows `private` for its tools; leave it out to not narrow"),
+        "inspect": Field(INSPECT.shape, description="looked into for its tools, too"),
+        "stand_ins": Field(STAND_INS, description="narrows the keys of its tools"),
     }
 )
 DESTINATIONS = Record(
@@ -378,6 +434,8 @@ CAPABILITY_FIELDS = {
     "connectors": Field(CONNECTOR_LIST),
     "grants": _several(RULE, "further rules, for what the keys above cannot say"),
     "deny": _several(RULE, "wins over every allow"),
+    "inspect": INSPECT,
+    "stand_ins": Field(STAND_INS, description="by variable"),
     "native": _several(NAME, "trusted tools that may run in this process"),
     "approvals": Field(APPROVALS),
     "budget": Field(BUDGET),
@@ -404,6 +462,7 @@ ORGANISATION_FIELDS = {
     "max_side_effect_class": Field(EFFECT, description="the strongest class that any tool may have"),
     "approvals": Field(APPROVALS, description="the stricter value of each key counts"),
     "budget": Field(BUDGET, description="the most that each agent may spend; the smaller value of each key counts"),
+    "inspect": Field(INSPECT.shape, description="HTTPS of programs that is looked into, too"),
 }
 
 FORMAT = 1  # the version of the keys of policy files and their meaning

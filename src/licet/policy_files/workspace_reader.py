@@ -20,6 +20,7 @@ from licet.core.policy.servers import CODING_AGENTS, PROMPTS, RESOURCES, below, 
 from licet.core.policy.tool import ToolSpec, spec_of
 from licet.core.values import Origin, Problem
 from licet.policy_files.checks import argument_problems
+from licet.policy_files.inspection_reader import server_placing_problems
 from licet.policy_files.limits import LONGEST_TOOL_NAME, MOST_APPS_NAMED, MOST_MODULES
 from licet.policy_files.shapes import Located, did_you_mean
 
@@ -252,13 +253,15 @@ def shared_layers(shared: Fields, but: Container[str] = ()) -> tuple[Layer, ...]
     return tuple(layer for layer in layers if layer is not None)
 
 
-_PROCESS_KEYS = ("code", "grants", "env", "secrets", "limits", "sandbox")  # about the process of a server
+_PROCESS_KEYS = ("code", "grants", "env", "secrets", "inspect", "limits", "sandbox")  # about the process of a server
 
 
 def server_places(shared: Fields) -> Iterator[tuple[str, Origin]]:
-    """Where each server and each of its tools is written, for messages."""
+    """Where each server, each of its secrets and each of its tools is written, for messages."""
     for name, located in record(shared, "servers").items():
         yield f"servers.{name}", key_origin(located)
+        for variable, secret in record(located.value, "secrets").items():
+            yield f"servers.{name}.secrets.{variable}", key_origin(secret)
         for tool, entry in record(located.value, "tools").items():
             yield f"servers.{name}.tools.{tool}", key_origin(entry)
 
@@ -278,6 +281,7 @@ def server_problems(shared: Fields, definitions: Mapping[str, Definition]) -> It
             expected = f"another name: a coding agent is called so, and its tools are `{name}.TOOL`"
             yield Problem(key_origin(located), f"a server called `{name}`", expected)
         yield from _key_problems(name, located)
+        yield from server_placing_problems(name, located)
         yield from _tool_problems(name, located.value)
         yield from _connector_problems(name, located, definitions)
 
@@ -342,7 +346,8 @@ def _connector_problems(name: str, located: Value, definitions: Mapping[str, Def
         return
     lists = Lists(given, f"servers.{name}.", key_origin(located))
     placed = (*record(given, "secrets").values(), *record(given, "headers").values())
-    secrets = [(Capability(f"secret:read:{one.value}"), one.origin) for one in placed]
+    references = (one.value.get("secret") if isinstance(one.value, Mapping) else one for one in placed)
+    secrets = [(Capability(f"secret:read:{one.value}"), one.origin) for one in references if one is not None]
     for rule, origin in [(rule.capability, rule.origin) for rule in lists.capability_rules("grants")] + secrets:
         layer = definition.layer
         if layer is not None and rule.domain not in layer.silent and not CapabilitySet((rule,)) <= layer.allowed:

@@ -62,7 +62,27 @@ REQUEST_SECONDS = 30.0  # seconds; a program sends its request, and each wait af
 ACCEPT_SECONDS = 0.05  # seconds; until the next attempt to accept a connection when the quota is used up
 BODY_COPIES = 2  # copies; those of a body that are in memory while its buffer grows
 CONNECTION_FILES = 2  # files; one connection: from the program, and to the server
+ANSWER_SECONDS = 600.0  # seconds; the next bytes of an inspected request, or of its answer: a model may think for long
+IDLE_SECONDS = 300.0  # seconds; until the next request on an inspected connection
+ADDRESS_SECONDS = 60.0  # seconds; until a name is looked up again for an inspected connection
+MOST_UNHEARD = 1 << 20  # bytes; those of a refused request that are read, so that its program hears why
+UNHEARD_SECONDS = 2.0  # seconds; the same
+MOST_DECODED = 1 << 30  # bytes; a compressed answer to a program whose keys may be in it
+MOST_DISTRUSTFUL = 1_000  # hosts; those of a call whose certificates programs did not accept, and that are named
 LAUNCHER_BACKLOG = 128  # connections; those of programs that wait to be accepted
+
+# Keys that programs never see
+SHORTEST_KEY = 16  # characters; a secret with a stand-in: a shorter one could occur by chance
+LONGEST_KEY = 4096  # characters; a secret with a stand-in
+LEAST_RANDOM_BITS = 64  # bits; those of a stand-in that are random
+FEWEST_SIGNS = 6  # characters; those of a secret that differ
+UNREPEATED = 16  # characters; the first of a secret, which do not occur in it again: a search would take long
+LARGEST_KEY_FILE = 1 << 20  # bytes; a file that a secret is in
+LARGEST_KEYED_BODY = 1 << 20  # bytes; a body of a request in which a key is placed in a field
+UNPACKED_FREELY = 1 << 20  # bytes; those that a compressed body may unpack to, however short it is
+MOST_UNPACKED_TIMES = 128  # times; its length, to which a longer compressed body may unpack
+LARGEST_UNPACKED_BODY = 1 << 30  # bytes; a compressed body of a request, unpacked
+MOST_LEFT = 16  # places; those in one request with a stand-in that went on as it was
 
 # Programs
 SUPERVISOR_SECONDS = 10.0  # seconds; a supervisor clears up after the time of its program
@@ -80,6 +100,16 @@ AWAKE_SECONDS = 0.2  # seconds; between two moments in which a signal is noticed
 LAST_OUTPUT = 1 << 14  # bytes; the last output that is kept, to say which wall a failed program hit
 CHUNK = 1 << 16  # bytes; what is read at once from a stream: as much as a pipe holds
 MOST_UNWRITTEN = 1 << 18  # bytes; what waits to be written to a stream before its writer waits
+
+# Trust inside HTTPS
+AUTHORITY_SECONDS = 30 * 86_400.0  # seconds; the certificate of the authority of a run
+LEAF_SECONDS = 86_400.0  # seconds; the certificate that a program meets for a host
+LEAF_RENEWAL_SECONDS = 43_200.0  # seconds; the same, until it is made anew
+CLOCK_SECONDS = 300.0  # seconds; before it is made, a certificate is valid already
+MOST_LEAVES = 256  # hosts; those whose certificates are kept: the one that was asked for least recently goes
+LARGEST_BUNDLE = 4 << 20  # bytes; one file of trusted certificates: those of systems have 200 to 500 KB
+MOST_TRUSTED_ENTRIES = 4096  # entries; a directory of trusted certificates
+LARGEST_KEY_FILE = 1 << 20  # bytes; a file that a program sees with a stand-in in it
 
 # Kernel rules
 MOST_GRANT_FILES = 100_000  # files; those of a grant that are searched for second names

@@ -4,6 +4,7 @@
     python ledger_processes.py many FOLDER WRITERS CALLS   writers at the same time, each to its end
     python ledger_processes.py full FOLDER BYTES           one writer, whose files may not grow beyond a size
     python ledger_processes.py fork FOLDER                 a process that forks between calls, and both go on
+    python ledger_processes.py open FOLDER                 a call that is killed as soon as its refusal is settled
     python ledger_processes.py call FOLDER                 one call, and a process that ends as processes do
 
 It prints one JSON object with what was seen.
@@ -19,14 +20,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from licet import Backends, Gate, load_manifest, tool
+from licet import Backends, Context, Gate, Refused, load_manifest, tool
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.secrets import check_signature
 from licet.core.ledger.verify import verify
+from licet.guard.bind import BoundContext, parts_of
 from licet.guard.ports import LedgerUnavailable
 
 
@@ -36,12 +39,22 @@ async def add(a: int) -> int:
     return a + 1
 
 
-MANIFEST = {"agent": "writer", "capabilities": {"tools": ["add"], "native": ["add"]}}
+@tool(needs=["env:read:A"], effect="read_only", sandbox="native")
+async def refused(ctx: Context) -> None:
+    """Be refused, and be killed once that is settled."""
+    with suppress(Refused):
+        ctx.env.get("B")
+    await parts_of(cast("BoundContext", ctx)).grant.settle()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+TOOLS = ["add", "refused"]
+MANIFEST = {"agent": "writer", "capabilities": {"tools": TOOLS, "native": TOOLS, "env": ["A"]}}
 
 
 def gate(folder: Path) -> Gate:
     manifest = load_manifest(folder / "agent.yaml")
-    return Gate(manifest, [add], Backends.memory(ledger=SqliteLedger(ledger_path(folder))))
+    return Gate(manifest, [add, refused], Backends.memory(ledger=SqliteLedger(ledger_path(folder))))
 
 
 def ledger_path(folder: Path) -> Path:
@@ -184,9 +197,9 @@ def full(folder: Path, size: int) -> dict[str, Any]:
     }
 
 
-async def _once(at: Gate) -> bool:
+async def _once(at: Gate, name: str = "add") -> bool:
     async with at.session("s") as session:
-        return (await session.call("add", {"a": 1})).ok
+        return (await session.call(name, {"a": 1} if name == "add" else {})).ok
 
 
 def fork(folder: Path) -> dict[str, Any]:
@@ -207,6 +220,20 @@ def fork(folder: Path) -> dict[str, Any]:
     return {"code": code, "ok": all(fine), "sequences": sequences, **checked(folder)}
 
 
+def killed(folder: Path) -> dict[str, Any]:
+    child = os.fork()
+    if not child:
+        try:
+            asyncio.run(_once(gate(folder), "refused"))
+        finally:
+            os._exit(1)
+    ended_by = os.WTERMSIG(os.waitpid(child, 0)[1])
+    at = gate(folder)
+    fine = asyncio.run(_once(at))
+    at.ports.ledger.close()  # type: ignore[union-attr]
+    return {"ended_by": ended_by, "ok": fine, **checked(folder)}
+
+
 def call(folder: Path) -> dict[str, Any]:
     return {"ok": asyncio.run(_once(gate(folder)))}
 
@@ -215,7 +242,7 @@ if __name__ == "__main__":
     what, place, *numbers = sys.argv[1:]
     (Path(place) / "agent.yaml").write_text(json.dumps(MANIFEST), encoding="utf-8")  # before anybody reads it
     if what in ("kill", "many"):  # what takes long is loaded once, and not by each writer
-        asyncio.run(_once(Gate(load_manifest(Path(place) / "agent.yaml"), [add], Backends.memory())))
+        asyncio.run(_once(Gate(load_manifest(Path(place) / "agent.yaml"), [add, refused], Backends.memory())))
     ways: dict[str, Callable[..., dict[str, Any]]]
-    ways = {"kill": kill, "many": many, "full": full, "fork": fork, "call": call}
+    ways = {"kill": kill, "many": many, "full": full, "fork": fork, "open": killed, "call": call}
     print(json.dumps(ways[what](Path(place), *map(int, numbers))))

@@ -3,21 +3,24 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from guard.gates import call, gate
-from licet import Backends, Context, Gate, tool
+from licet import Backends, Context, Gate, Refused, tool
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
 from licet.backends.secrets import check_signature
+from licet.core.decision.decision import KeyPlaced
 from licet.core.ledger.entry import Row, entry_fields
 from licet.core.ledger.verify import Outcome, verify
 from licet.core.values import data_digest
+from licet.guard.bind import BoundContext, parts_of
 from licet.guard.ports import Answered
 
 SECRET = "hunter2-and-some-more"
@@ -96,6 +99,16 @@ async def tell(ctx: Context, said: str) -> str:
 async def store(ctx: Context, text: str) -> None:
     """Write a file."""
     await ctx.fs.write("/w/f", text)
+
+
+@tool(needs=["env:read:A"], effect="read_only", sandbox="native")
+async def last(ctx: Context) -> None:
+    """Be refused, and go on once that is on disk."""
+    grant = parts_of(cast("BoundContext", ctx)).grant
+    with suppress(Refused):
+        ctx.env.get("B")
+    await grant.settle()
+    await grant.note_durably(KeyPlaced, "secret:read:github/token", rule="api.github.com")
 
 
 def at(folder: Path, kept: Kept, *tools: Any, parts: dict[str, Any] | None = None, **capabilities: Any) -> Gate:
@@ -387,3 +400,18 @@ def test_a_purpose_that_is_no_text_is_an_error_of_the_program(tmp_path: Path, ke
     session = at(tmp_path, kept, add).session("s")
     with pytest.raises(TypeError, match="expected `purpose` to be text"):
         asyncio.run(session.call("add", {"a": 1}, purpose=7))  # type: ignore[arg-type]
+
+
+def test_what_a_running_call_has_recorded_is_an_entry_of_its_own(tmp_path: Path, kept: Kept) -> None:
+    assert call(at(tmp_path, kept, last, env=["A"]), "last").ok
+    decision, refused, placed, receipt = kept.entries()
+    assert [entry["kind"] for entry in kept.entries()] == ["decision", "progress", "progress", "receipt"]
+    assert [entry["sequence"] for entry in kept.entries()] == [1, 2, 3, 4]
+    assert [event["kind"] for event in refused["events"]] == ["SandboxEntered", "CapabilityDenied"]
+    assert placed["events"] == [
+        {"kind": "KeyPlaced", "capability": "secret:read:github/token", "rule": "api.github.com"}
+    ]
+    assert receipt["events"] == [*decision["events"], *refused["events"], *placed["events"]]
+    assert (refused["budget"], refused["approvals"], refused["code"]) == (None, [], None)
+    outcome = kept.verified()
+    assert (outcome.ok, outcome.entries) == (True, 4)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import shutil
+import signal
 import sqlite3
 import stat
 import subprocess
@@ -21,7 +22,7 @@ import warm
 from effort import LONG
 from guard.gates import call, gate
 from licet import Backends, Gate, tool
-from licet.backends.ledger.reader import LedgerReader
+from licet.backends.ledger.reader import LedgerReader, verify_ledger
 from licet.backends.ledger.state import FORMAT, Tagging, read_state
 from licet.backends.ledger.writer import CHECKPOINTS_APART, SqliteLedger
 from licet.backends.secrets import check_signature, generated_key, ledger_key
@@ -86,6 +87,20 @@ def test_a_killed_process_loses_no_acknowledged_entry(tmp_path: Path) -> None:
     assert (seen["lost"], seen["findings"]) == ([], [])
     assert seen["acknowledged"] > 20
     assert seen["entries"] >= 2 * seen["acknowledged"]
+
+
+def test_what_was_settled_survives_a_kill(tmp_path: Path, path: Path) -> None:
+    seen = in_processes("open", tmp_path)
+    assert (seen["ended_by"], seen["ok"], seen["finding"]) == (signal.SIGKILL, True, "")
+    with LedgerReader(path) as reader:
+        found = [entry_fields(row.body) for row in reader.entries()]
+        unended, _ = reader.unended()
+    assert [entry["kind"] for entry in found] == ["decision", "progress", "decision", "receipt"]
+    denied = {"capability": "env:read:B", "kind": "CapabilityDenied", "reason": "ENV_NOT_ALLOWED"}
+    assert found[1]["events"][-1].items() >= denied.items()
+    assert [row.id for row in unended] == [found[1]["id"]]
+    outcome = verify_ledger(path, path.with_suffix(".pub").read_text(encoding="utf-8").strip())
+    assert (outcome.ok, outcome.unknown) == (True, (found[1]["id"],))
 
 
 def test_many_processes_write_one_ledger(tmp_path: Path) -> None:

@@ -191,3 +191,15 @@ def test_an_entry_is_sound_or_says_why_not() -> None:
     for name in ("id", "kind", "agent", "session", "sequence", "tool", "verdict", "time"):
         with pytest.raises(Unsound, match=f"its index says {name} `x`"):
             check_row(row._replace(**{name: "x"}))  # type: ignore[arg-type]
+
+
+def test_each_entry_of_a_running_call_has_a_name_of_its_own() -> None:
+    kinds: tuple[Any, ...] = ("decision", "progress", "progress", "receipt")
+    made = rows([sample_entry(1, kind=kind) for kind in kinds])
+    proofs = inclusion_proofs([row.hash for row in made], len(made), range(4))
+    body = statement(made, checkpoints(made, [4])[0], proofs)
+    names = [subject["name"] for subject in json.loads(body)["subject"]]
+    assert names == ["r-1/decision", "r-1/progress/2", "r-1/progress/3", "r-1/receipt"]
+    pack = checked(body)
+    assert isinstance(pack, Pack)
+    assert [entry["kind"] for entry in pack.entries] == [*kinds]

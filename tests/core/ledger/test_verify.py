@@ -192,3 +192,26 @@ def test_the_agent_column_of_the_first_entry_of_a_session_is_checked() -> None:
     assert finding is not None
     assert (finding.kind, finding.number) == ("column", 3)
     assert "its index says agent `b`" in finding.text
+
+
+D, P, R = "decision", "progress", "receipt"
+ORDERS: dict[str, tuple[list[tuple[str, int, str]], int]] = {
+    "between": ([(D, 1, "s"), (P, 1, "s"), (P, 1, "s"), (R, 1, "s")], 0),
+    "of a call that is open, or crashed": ([(D, 1, "s"), (P, 1, "s")], 0),
+    "among other calls": ([(D, 1, "s"), (D, 2, "s"), (P, 1, "s"), (R, 2, "s"), (P, 1, "s"), (R, 1, "s")], 0),
+    "before the decision": ([(D, 2, "s"), (P, 1, "s"), (D, 1, "s"), (R, 1, "s")], 2),
+    "without a decision": ([(P, 1, "s")], 1),
+    "after the receipt": ([(D, 1, "s"), (R, 1, "s"), (P, 1, "s")], 3),
+    "of a call that was refused": ([(R, 1, "s"), (P, 1, "s")], 2),
+    "in another session": ([(D, 1, "s"), (P, 1, "t")], 2),
+}
+
+
+@pytest.mark.parametrize(("made", "wrong"), ORDERS.values(), ids=ORDERS)
+def test_an_entry_of_a_running_call_lies_between_its_decision_and_its_receipt(
+    made: list[tuple[Any, int, str]], wrong: int
+) -> None:
+    entries = rows([sample_entry(number, session, kind=kind) for kind, number, session in made])
+    finding = verified(entries, checkpoints(entries, [len(entries)])).finding
+    found = (finding.kind, finding.number, finding.id) if finding is not None else ()
+    assert found == (("order", wrong, "r-1") if wrong else ())

@@ -202,7 +202,7 @@ class LedgerReader:
             return ""
 
     def show(self, id: str) -> Sequence[Row]:  # noqa: A002
-        """Return the entries with an id, in order: the decision of a call, then its receipt; none if it is unknown."""
+        """Return the entries with an id, in order: of a call its decision, what it did, its receipt; maybe none."""
         return list(self._rows(f"SELECT {_COLUMNS} FROM entries WHERE id = ? ORDER BY number", id))  # noqa: S608
 
     def entries(self) -> Iterator[Row]:
@@ -341,8 +341,8 @@ _ENDS = "SELECT agent, session, sequence, hash, number FROM chains ORDER BY numb
 _TWICE = """
 SELECT max(number), id, min(number) FROM entries
 WHERE id IN (SELECT id FROM entries GROUP BY id HAVING count(*) > 1) GROUP BY id
-HAVING count(*) > count(DISTINCT kind) OR min(agent) != max(agent) OR min(session) != max(session)
-    OR min(tool) != max(tool) OR min(time) != max(time)
+HAVING count(*) - sum(kind = 'progress') > count(DISTINCT nullif(kind, 'progress'))
+    OR min(agent) != max(agent) OR min(session) != max(session) OR min(tool) != max(tool) OR min(time) != max(time)
 ORDER BY 1
 """
 _LEFT_OUT = late_pattern(r"row (\d+) missing from index (\w+)")
@@ -433,7 +433,7 @@ def _missing_last(path: Path, outcome: Outcome, last: LastCheckpoint | None) -> 
 
 
 def used_twice(reader: LedgerReader) -> Finding | None:
-    """Report an id that two calls have. A call has at most one decision and one receipt, which agree about it."""
+    """Report an id that two calls have. All entries of a call agree about it; it has one decision and one receipt."""
     found = reader.tables(_TWICE)
     if not found:
         return None

@@ -239,6 +239,22 @@ class ServerAskRefused(Happened, frozen=True):
     most = 50
 
 
+class RequestMade(Happened, frozen=True):
+    """Event: a program made a request that the proxy looked into; `rule` has method, path, status and bytes."""
+
+    most = 1000
+
+
+class KeyPlaced(Happened, frozen=True):
+    """Event: a key was put in place of its stand-in for the first time; `rule` is the host that got it."""
+
+
+class KeyKept(Happened, frozen=True):
+    """Event: a stand-in went on as it is, because no key is placed there; `rule` says where it was."""
+
+    most = 50
+
+
 class SessionOpened(Happened, frozen=True):
     """Event: the first call of a session, or the first one after the session was opened again."""
 

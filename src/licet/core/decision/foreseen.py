@@ -19,14 +19,23 @@ from licet.core.decision.decide import decide
 from licet.core.decision.decision import Decision, Deny, address_grounds
 from licet.core.decision.fixes import pin, stand
 from licet.core.decision.folding import CEILINGS
+from licet.core.decision.placing import tunnel_grounds
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Request
 from licet.core.decision.validate import argument_grounds, misfit_grounds, unmet_needs
 from licet.core.limits import MOST_PAIRS, MOST_PARTS
 from licet.core.policy.addresses import address_kind, beyond, common_ranges, refused_addresses
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Rule, permits
-from licet.core.policy.manifest import Manifest, admit_commands
-from licet.core.policy.servers import PROMPTS, RESOURCES, Server, ServerToolEntry, servers_of, tool_parts
+from licet.core.policy.manifest import COMMANDS, Manifest, admit_commands
+from licet.core.policy.servers import (
+    PROMPTS,
+    RESOURCES,
+    SERVER_PROCESS,
+    Server,
+    ServerToolEntry,
+    servers_of,
+    tool_parts,
+)
 from licet.core.policy.terms import Approvals, approvals_of, least_limits, private_lists, private_of
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, Problem, key_bytes
@@ -50,6 +59,8 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
         return decision
     use = decision.use if isinstance(decision, Deny) else next(iter(decision.request.uses), None)
     known = decision.rules if isinstance(decision, Deny) else ()
+    if use and reach.spec.name == COMMANDS and not known and (looked_into := tuple(tunnel_grounds(use, reach))):
+        return Deny(decision.request, looked_into, use)
     closed = _never_dialled(use, reach) if use else ()
     if closed and isinstance(decision, Deny):
         return Deny(decision.request, (*closed, *(replace(ground, fix="") for ground in known)), use)
@@ -364,7 +375,7 @@ _CPU_SECONDS = 10**8  # a server ends with its gateway, not by its processor tim
 
 def process_name(server: Server) -> str:
     """The name of a server's process in decisions. No tool can have it, since names have no spaces."""
-    return f"server {server.name}"
+    return f"{SERVER_PROCESS} {server.name}"
 
 
 def process_reach(

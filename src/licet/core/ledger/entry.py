@@ -1,8 +1,10 @@
 """The schema of a ledger: the fields of entries and checkpoints, and how both are read and written.
 
 - An `Entry` has the facts of one call: the decision before it runs, or the receipt after it. `guard/receipt.py`
-  collects them. To add a fact, add a field here and set it there. Two further kinds are about no call: a standing
-  approval of deletes, and that it was withdrawn.
+  collects them. To add a fact, add a field here and set it there. A call that runs for long may have entries between
+  both, of the kind `progress`: each has the events since the entry before, and the receipt has all of them again. Two
+  further kinds are about no call: a standing approval of deletes, and that it was withdrawn.
+- A licet that does not know a kind takes the entry for changed, and shows nothing of it: nothing false is shown.
 - The ledger adds its own id, the sequence number in the session and the hash of the session's previous entry. The
   result is a `LinkedEntry`, which is written as canonical JSON and hashed.
 - An entry does not contain its number in the ledger. The Merkle tree (`merkle`) proves that number, and a checkpoint
@@ -24,7 +26,7 @@ from licet.core.values import canonical_json
 
 FORMAT: Final = 2
 CLOCK_CORRECTION = timedelta(minutes=1)  # a clock that goes back no further is not reported
-KINDS = ("decision", "receipt", "approval", "withdrawal")
+KINDS = ("decision", "progress", "receipt", "approval", "withdrawal")
 STANDING_SESSION = "standing approvals"  # the chain of standing approvals; no session has a space in its name
 VERDICTS = ("allow", "ask", "deny")
 
@@ -196,9 +198,9 @@ class AgentFact(Fact, frozen=True, kw_only=True):
 
 
 class Entry(Fact, frozen=True):
-    """The facts of one call: a decision before the call runs, or a receipt after it. Or a standing approval."""
+    """The facts of one call: before it runs, while it runs, or after it. Or a standing approval."""
 
-    kind: Literal["decision", "receipt", "approval", "withdrawal"]
+    kind: Literal["decision", "progress", "receipt", "approval", "withdrawal"]
     id: str
     agent: str
     session: str

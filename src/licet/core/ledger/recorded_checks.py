@@ -26,6 +26,7 @@ class Checks(Struct, frozen=True):
     denied: bool = True
     pattern: str = "*"
     rule: CapabilitySet | None = None
+    reason: str = ""  # of the refusal; empty: any
 
     def of(self, entry: Mapping[str, Any]) -> Iterator[Mapping[str, str]]:
         """The events of a receipt that match.
@@ -35,7 +36,7 @@ class Checks(Struct, frozen=True):
         for event in entry["events"]:
             if not _is_check(event) or (self.denied and event["kind"] != DENIED):
                 continue
-            if _is_unlisted(event) or self._fits(event["capability"]):
+            if _is_unlisted(event) or (self.reason in ("", event["reason"]) and self._fits(event["capability"])):
                 yield event
 
     def _fits(self, capability: str) -> bool:

@@ -7,6 +7,7 @@ It checks these rules. The first broken rule is the finding:
 - An entry names the ledger that all others name (`foreign`).
 - The index columns of an entry are equal to its fields (`column`).
 - An entry has the next sequence number of its session, and the hash of the session's previous entry (`chain`).
+- An entry of a running call comes after the decision of the call, and before its receipt (`order`).
 - A checkpoint can be read (`head`), names the right key (`key`), is signed with it (`signature`), and is of this ledger
   (`foreign`).
 - The root that a checkpoint signs is the root of the tree over that many entries (`root`). Only this rule
@@ -17,7 +18,8 @@ It checks these rules. The first broken rule is the finding:
 
 Of a file, `backends.ledger.verify` also checks that every call has an id of its own (`twice`).
 
-Only the end of each session's chain is kept in memory, so a ledger of any size can be verified.
+Only the end of each session's chain and the calls without a receipt are kept in memory, so a ledger of any size can be
+verified.
 
     outcome = verify(reader.entries(), reader.checkpoints(), key="ed25519:…", check=check_signature)
     if outcome.finding is not None:
@@ -74,6 +76,7 @@ FindingKind = Literal[
     "moved",
     "foreign",
     "chain",
+    "order",
     "root",
     "truncated",
     "key",
@@ -156,6 +159,7 @@ class _Ledger:
         self._frontier = Frontier()
         self._leaves: list[bytes] = []  # of the entries that were read since it grew
         self._tails: dict[tuple[str, str], Tail] = {}
+        self._open: set[tuple[str, str, str]] = set()  # calls that have begun and have no receipt so far
         self._recorded = ""
         self._clock: Finding | None = None  # where the time first went back
 
@@ -225,6 +229,7 @@ class _Ledger:
         except Unsound as wrong:
             return Finding("edited", number, str(wrong), row.id)
         finding = self._foreign(row, entry) or _wrong_column(row, entry) or self._broken_chain(row, entry)
+        finding = finding or self._out_of_order(row, entry)
         if finding is not None:
             return finding
         if entry.recorded < self._recorded and self._clock is None:
@@ -232,6 +237,19 @@ class _Ledger:
             self._clock = Finding("clock", number, text, row.id)
         self._recorded = entry.recorded
         self._tails[entry.agent, entry.session] = Tail(entry.sequence, row.hash, number)
+        return None
+
+    def _out_of_order(self, row: Row, entry: LinkedEntry) -> Finding | None:
+        """Check that an entry of a running call comes while the call runs; note which calls do."""
+        call = entry.agent, entry.session, entry.id
+        match entry.kind:
+            case "decision":
+                self._open.add(call)
+            case "receipt":
+                self._open.discard(call)
+            case "progress" if call not in self._open:
+                text = "it says what a running call did, and comes before its decision or after its receipt"
+                return Finding("order", row.number, text, row.id)
         return None
 
     def _foreign(self, row: Row, entry: LinkedEntry) -> Finding | None:
@@ -387,7 +405,7 @@ def read_checkpoint_lines(text: str) -> list[Checkpoint]:
 def statement(rows: Iterable[Row], checkpoint: Checkpoint, proofs: dict[int, list[bytes]]) -> bytes:
     """The in-toto Statement about some entries, as canonical JSON. The keys of `proofs` are indexes from 0."""
     rows = sorted(rows, key=lambda row: row.number)
-    subjects = [{"name": f"{row.id}/{row.kind}", "digest": {"sha256": sha256(row.body).hexdigest()}} for row in rows]
+    subjects = [{"name": _subject_name(row), "digest": {"sha256": sha256(row.body).hexdigest()}} for row in rows]
     entries = [
         {"body": row.body.decode(), "number": row.number, "proof": [step.hex() for step in proofs[row.number - 1]]}
         for row in rows
@@ -401,6 +419,12 @@ def statement(rows: Iterable[Row], checkpoint: Checkpoint, proofs: dict[int, lis
             "predicate": {"checkpoint": signed, "entries": entries},
         }
     )
+
+
+def _subject_name(entry: Row | LinkedEntry) -> str:
+    """The name of an entry in a pack. No two entries have the same: only of `progress` a call has several."""
+    name = f"{entry.id}/{entry.kind}"
+    return f"{name}/{entry.sequence}" if entry.kind == "progress" else name
 
 
 def to_sign(payload: bytes) -> bytes:
@@ -500,7 +524,7 @@ def _misplaced(
 
 def _misnamed(entry: LinkedEntry, body: bytes, subject: dict[str, Any]) -> str:
     """Why a subject does not match its entry; empty if it does."""
-    expected = {"name": f"{entry.id}/{entry.kind}", "digest": {"sha256": sha256(body).hexdigest()}}
+    expected = {"name": _subject_name(entry), "digest": {"sha256": sha256(body).hexdigest()}}
     return "" if subject == expected else f"its subject is `{subject.get('name')}` with another digest"
 
 

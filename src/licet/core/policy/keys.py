@@ -5,8 +5,8 @@ and how `licet diff` words a difference. How a key is written in a file is the r
 `policy_files/schema.py`. Keys that become rules (`destinations`, `grants`, `deny` …) have no row here: their rules are
 met, digested and compared as rules.
 
-A new key is a row made by `valued` in `VALUED`, and its row in the schema: its value, as plain data, is then in
-`Manifest.values`, and `ROW.of(manifest)` is it.
+A new key is a row made by `valued` in `VALUED`, and its row in the schema: its value is then in `Manifest.values`, and
+`ROW.of(manifest)` is it.
 """
 
 import json
@@ -19,6 +19,14 @@ from msgspec.structs import asdict, replace
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.connector import Connectors, Definition
+from licet.core.policy.inspection import (
+    StandIn,
+    met_inspect,
+    met_stand_ins,
+    stand_ins,
+    stand_ins_document,
+    stand_ins_only,
+)
 from licet.core.policy.layer import CLASSES, EffectClass, distinct
 from licet.core.policy.manifest_fields import ManifestFields, Organisation
 from licet.core.policy.terms import (
@@ -67,6 +75,7 @@ class Key(Struct, Generic[S], frozen=True, kw_only=True):
     kind: str = ""  # of the changes below
     ordered: Callable[[S, S], Iterable[Step]] = unordered  # the parts that have an order
     listed: Callable[[S, S], Iterable[tuple[str, str]]] = unlisted  # what only the first has: in words, and the item
+    read: Callable[[Any], object] = lambda data: data  # the value in `values`, from the plain data of a file
 
 
 def valued(
@@ -74,10 +83,17 @@ def valued(
     absent: S,
     met: Callable[[S, S], S],
     *,
+    read: Callable[[Any], S] | None = None,
+    written: Callable[[S], object] = lambda value: value,
+    under: Callable[[ManifestFields, Organisation], S] | None = None,
     ordered: Callable[[S, S], Iterable[Step]] = unordered,
     listed: Callable[[S, S], Iterable[tuple[str, str]]] = unlisted,
 ) -> Key[S]:
-    """A row for a key whose value is plain data. `absent` is what a policy says that does not have the key."""
+    """A row for a key whose value is in `values`. `absent` is what a policy says that does not have the key.
+
+    A value that is not plain data is `read` from it, and `written` to it again. `under` is the value that an
+    organisation leaves.
+    """
 
     def of(manifest: ManifestFields) -> S:
         return cast(S, manifest.values.get(name, absent))
@@ -85,15 +101,23 @@ def valued(
     def stated(value: S) -> Keys:
         return {name: value} if value != absent else {}
 
+    def documented(value: S) -> Keys:
+        return {key: written(value) for key in stated(value)}
+
+    def narrowed(manifest: ManifestFields, above: Organisation) -> Keys:
+        return {} if under is None else stated(under(manifest, above))
+
     return Key(
         name=name,
         of=of,
         met=lambda one, two: stated(met(of(one), of(two))),
-        digest=lambda manifest: stated(of(manifest)),
-        document=lambda value: plain(stated(value)),
+        under=None if under is None else narrowed,
+        digest=lambda manifest: documented(of(manifest)),
+        document=lambda value: plain(documented(value)),
         kind=name,
         ordered=ordered,
         listed=listed,
+        read=read or (lambda data: data),
     )
 
 
@@ -344,8 +368,24 @@ RECORD = Key[str](
     # A full record copies arguments and results, which may be confidential, into the ledger.
     ordered=lambda was, now: [Step("record", "record", was, now, ("digests", "full").index)],
 )
+INSPECT: Key[tuple[str, ...]] = valued(
+    "inspect",
+    absent=(),
+    met=met_inspect,
+    read=lambda hosts: met_inspect(hosts, ()),
+    under=lambda manifest, above: met_inspect(INSPECT.of(manifest), above.inspect),
+)  # whether more or less is allowed with it depends on the rules: `core/review/diff.py` compares it
+
+STAND_INS: Key[tuple[StandIn, ...]] = valued(
+    "stand_ins",
+    absent=(),
+    met=met_stand_ins,
+    read=stand_ins,
+    written=stand_ins_document,
+    listed=stand_ins_only,
+)
 # The keys whose values are in `Manifest.values`, made by `valued`.
-VALUED: tuple[Key[Any], ...] = ()
+VALUED: tuple[Key[Any], ...] = (INSPECT, STAND_INS)
 # In the order in which a surface and a comparison have them.
 KEYS: tuple[Key[Any], ...] = (
     *(MAX_EFFECT, NATIVE, PRIVATE, CONNECTORS, DEFINITIONS, APPROVALS, BUDGET, BUNDLES, LIMITS, SANDBOX, RECORD),
@@ -364,7 +404,12 @@ def met_keys(one: ManifestFields, two: ManifestFields) -> Keys:
 
 def keys_under(manifest: ManifestFields, above: Organisation) -> Keys:
     """The fields about these keys that an organisation narrows."""
-    return {field: value for key in KEYS if key.under for field, value in key.under(manifest, above).items()}
+    fields: Keys = {}
+    values: Keys = {**manifest.values}
+    for key in KEYS:
+        if key.under is not None:
+            (fields if key.field else values).update(key.under(manifest, above))
+    return {**fields, "values": values}
 
 
 def keys_digest(manifest: ManifestFields) -> Keys:

@@ -25,7 +25,16 @@ from licet.core.algebra.rules import Capability, InvalidUse, Use
 from licet.core.algebra.scope import directory_key
 from licet.core.algebra.set import CapabilitySet
 from licet.core.late_pattern import late_pattern
-from licet.core.policy.keys import keys_digest, keys_under, met_keys
+from licet.core.policy.inspection import (
+    StandIn,
+    expanded,
+    is_inspected,
+    met_inspect,
+    places_of,
+    stand_ins,
+    stand_ins_document,
+)
+from licet.core.policy.keys import INSPECT, STAND_INS, keys_digest, keys_under, met_keys
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest_fields import ManifestFields, Organisation
 from licet.core.policy.terms import BUDGET_KEYS, Admission, stated_keys
@@ -230,7 +239,7 @@ def _spec(spec: ToolSpec) -> dict[str, Any]:
 # Values of a server that mean the same as a key that is left out.
 _SAYS_NOTHING: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("headers", "limits", "client"), ({},)),
-    **dict.fromkeys(("resources", "prompts", "code"), ([],)),
+    **dict.fromkeys(("resources", "prompts", "code", "inspect"), ([],)),
     "sandbox": ("isolated",),
 }
 
@@ -241,6 +250,9 @@ def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
     data: dict[str, Any] = {"grants": [], "env": [], "secrets": {}, "tools": {}, **stated}
     data["grants"] = list(map(str, CapabilitySet(data["grants"])))
     data["env"] = sorted(set(data["env"]))
+    placed = {name: secret for name, secret in data["secrets"].items() if isinstance(secret, Mapping)}
+    data["secrets"] = {**data["secrets"], **stand_ins_document(stand_ins(placed))}
+    data |= {"inspect": list(met_inspect(data["inspect"], ()))} if "inspect" in data else {}
     for key in ("resources", "prompts"):
         if isinstance(data.get(key), list):
             data[key] = sorted(set(data[key]))
@@ -316,13 +328,32 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         layers = tuple(layer.expand(workdir, home) for layer in self.layers)
         places = {"${workdir}": directory_key(workdir), "~": directory_key(home) if home else ""}
         roots = {**self.roots, **{root: place for root, place in places.items() if root in self._roots_used()}}
-        return replace(self, layers=layers, tools=tools, roots=roots, loaded=self.loaded or self)
+        files = self._with_files(workdir, home) if any(map(_has_file, self._placed)) else {}
+        return replace(self, layers=layers, tools=tools, roots=roots, loaded=self.loaded or self, **files)
+
+    @property
+    def _placed(self) -> tuple[StandIn, ...]:
+        """The stand-ins of the agent and of all bundles."""
+        return (*STAND_INS.of(self), *(one for bundle in self.bundles.values() for one in bundle.stand_ins or ()))
+
+    def _with_files(self, workdir: str, home: str) -> dict[str, Any]:
+        """The fields with stand-ins, whose files are then below real directories."""
+        bundles = {
+            name: bundle
+            if bundle.stand_ins is None
+            else replace(bundle, stand_ins=expanded(bundle.stand_ins, workdir, home))
+            for name, bundle in self.bundles.items()
+        }
+        placed = expanded(STAND_INS.of(self), workdir, home)
+        values = {**self.values, **({STAND_INS.name: placed} if placed else {})}
+        return {"bundles": bundles, "values": values}
 
     def _roots_used(self) -> set[str]:
         rules = [rule.capability for layer in self.layers for rule in (*layer.allows, *layer.denies)]
         rules += [need for spec in self.tools.values() for need in spec.touches.allow]
         rules += [Capability(rule) for server in self.servers.values() for rule in server.get("grants", ())]
-        return {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
+        files = {one.file.partition("/")[0] for one in self._placed if one.file}
+        return files | {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
 
     def meet(self, other: "Manifest") -> "Manifest":
         """Return the manifest that allows what both allow; it keeps the agent's name of this one.
@@ -383,9 +414,20 @@ def admit_commands(manifest: Manifest, name: str = COMMANDS) -> Manifest:
     return replace(manifest, admissions=admissions, layers=layers, loaded=manifest.loaded or manifest)
 
 
+def command_needs(manifest: ManifestFields) -> tuple[str, ...]:
+    """What any command needs under a manifest: all that a program can use, and the secrets that are placed for it.
+
+    A secret that a ceiling takes away is no need, since a command runs without it.
+    """
+    ceiling = manifest.ceiling
+    placed = (f"secret:read:{one.secret}" for one in STAND_INS.of(manifest) if one.secret)
+    return (*COMMAND_NEEDS, *dict.fromkeys(need for need in placed if ceiling.has(Use(need))))
+
+
 def with_commands(manifest: Manifest) -> Manifest:
     """Return the manifest with one more tool, named `COMMANDS`, that is any command."""
-    spec = ToolSpec(COMMANDS, CapabilitySet(COMMAND_NEEDS), manifest.max_effect, "isolated", origin=manifest.origin)
+    needs = CapabilitySet(command_needs(manifest))
+    spec = ToolSpec(COMMANDS, needs, manifest.max_effect, "isolated", origin=manifest.origin)
     return admit_commands(manifest).declare([spec])
 
 
@@ -404,9 +446,18 @@ def check_command_use(*uses: Use) -> None:
             raise InvalidUse(str(use), f"what a command of `licet run` uses: {domains}; never `{use.domain}`")
 
 
-def connection_of_command(request: Use) -> Use:
-    """What a command needs for a request: over https a connection, since the proxy cannot see what a tunnel carries."""
-    return Use(f"network:tcp:{request.target}:{request.port}") if request.action == "https" else request
+def connection_of_command(request: Use, manifest: ManifestFields) -> Use:
+    """What a command needs for a request.
+
+    Over https it is a connection, since the proxy cannot see what a tunnel carries, except in places under `inspect`.
+    """
+    if request.action != "https" or is_inspected(places_of(INSPECT.of(manifest)), request.target, request.port or 0):
+        return request
+    return Use(f"network:tcp:{request.target}:{request.port}")
+
+
+def _has_file(entry: StandIn) -> bool:
+    return bool(entry.file)
 
 
 def _names_tool(rule: Capability, tool: str) -> bool:

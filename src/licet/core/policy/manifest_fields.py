@@ -46,6 +46,7 @@ class Organisation(Struct, frozen=True, kw_only=True):
     connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow; an empty list allows none
     approvals: Mapping[str, Any] = {}  # only the keys that it states
     budget: Budget = Budget()  # of each agent
+    inspect: tuple[str, ...] = ()  # connections of programs that are looked into, besides those of the project
     places: Mapping[str, Origin] = {}  # where its keys are written, also those of its budget and approvals
 
     @property
@@ -70,6 +71,7 @@ class Organisation(Struct, frozen=True, kw_only=True):
                 "max_side_effect_class": None if self.max_effect is None else self.max_effect.effect,
                 "approvals": approvals,
                 "budget": {key: getattr(self.budget, key) for key in BUDGET_KEYS},
+                **({"inspect": self.inspect} if self.inspect else {}),
             }
         )
         return digest(document)

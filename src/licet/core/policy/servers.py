@@ -2,7 +2,7 @@
 
 A server's tool is an ordinary tool, `SERVER.TOOL`. Its description, argument schema and annotations come from
 `licet.lock`; what it needs, its class and the rules on its arguments come from `servers.SERVER.tools`. The server's
-process gets `grants`, `env` and `secrets`.
+process gets `grants`, `env` and `secrets`; of a secret with hosts, a stand-in that the proxy replaces there.
 """
 
 from collections.abc import Mapping
@@ -11,15 +11,18 @@ from typing import Any, Literal
 from msgspec import UNSET, Struct, UnsetType, convert
 
 from licet.core.algebra.rules import Capability, use_of_url
+from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import MAX_ASKS
+from licet.core.policy.inspection import StandIn, met_inspect, stand_ins
 from licet.core.policy.layer import CLASSES, EffectClass
 from licet.core.policy.terms import WriteApproval
 from licet.core.values import plain
 
 SERVER_NAME = r"[a-z][a-z0-9-]{0,31}"
 RESOURCES, PROMPTS = "resources", "prompts"  # reading resources and using prompts are calls of tools with these names
+SERVER_PROCESS = "server"  # the process of a server is called `server NAME` in decisions
 EVERY = "*"
 CLIENT_ASKS = ("deny", "ask", "allow")
 
@@ -82,7 +85,9 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     headers: Mapping[str, str] = {}  # name of the header -> secret reference
     grants: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
-    secrets: Mapping[str, str] = {}  # variable -> secret reference
+    secrets: Mapping[str, str] = {}  # variable -> reference of a secret that is handed over
+    stand_ins: tuple[StandIn, ...] = ()  # variables that are set to stand-ins
+    inspect: tuple[str, ...] = ()  # connections of its process that are looked into
     connector: str | None = None
     tools: Mapping[str, ServerToolEntry] = {}
     resources: Names = ()
@@ -105,10 +110,15 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.connector is not None or any(need.startswith("connector:") for need in (*needs, *self.grants))
 
     @property
+    def references(self) -> tuple[str, ...]:
+        """The secrets that it is started or reached with, whether they are handed over or placed."""
+        return (*self.secrets.values(), *self.headers.values(), *(one.secret for one in self.stand_ins))
+
+    @property
     def holds(self) -> CapabilitySet:
         """All that its process may touch: grants, variables and secrets; of a remote server, its host and secrets."""
-        secrets = (*self.secrets.values(), *self.headers.values())
-        rules = (*self.grants, *(f"env:read:{name}" for name in self.env), *(f"secret:read:{one}" for one in secrets))
+        secrets = (f"secret:read:{one}" for one in self.references)
+        rules = (*self.grants, *(f"env:read:{name}" for name in self.env), *secrets)
         rules += (host_rule(self.url),) if self.url else ()
         return CapabilitySet(map(Capability, rules))
 
@@ -158,9 +168,28 @@ def is_own_header(name: str) -> bool:
     return low in _OWN_HEADERS or low.startswith(("mcp-", "proxy-"))
 
 
+_TOKEN = late_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
+# Headers that a server repeats, logs or routes by: a key there is published, or changes which request it is.
+_REPEATED = frozenset({"user-agent", "referer", "origin", "from", "via", "forwarded", "date", "range", "cookie2"})
+
+
+def placeable_header(name: str) -> str:
+    """Parse the name of a header in which a key may be placed, in lower case. Raises `Malformed`."""
+    low = name.lower()
+    if not _TOKEN.fullmatch(name):
+        raise Malformed(name, "the name of a header, such as `x-api-key`")
+    if is_own_header(low) or low in _REPEATED or low.startswith(("sec-", "x-forwarded-", "accept-")):
+        raise Malformed(name, "a header that carries a key, such as `x-api-key`: this one is about the connection")
+    return low
+
+
 def server_of(name: str, data: Mapping[str, Any]) -> Server:
     """The value of a checked entry of `servers:` that is given as plain data."""
-    return convert({"name": name, **plain(data)}, Server)
+    secrets = data.get("secrets", {})
+    placed = {variable: entry for variable, entry in secrets.items() if isinstance(entry, Mapping)}
+    known = {**plain(data), "secrets": {key: entry for key, entry in secrets.items() if key not in placed}}
+    known |= {"stand_ins": stand_ins(placed), "inspect": met_inspect(data.get("inspect", ()), ())}
+    return convert({"name": name, **known}, Server)
 
 
 def servers_of(servers: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Server]:

@@ -8,7 +8,7 @@ Files are read in `policy_files`. Which tools are admitted is decided in `core/d
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -16,6 +16,15 @@ from msgspec.structs import replace
 from licet.core.policy.addresses import PrivateList, beyond, common_ranges
 from licet.core.policy.argument_ties import FREE, asking, without_ask
 from licet.core.policy.connector import ConnectorRule, Connectors
+from licet.core.policy.inspection import (
+    Inspection,
+    StandIn,
+    inspect_only,
+    met_inspect,
+    met_stand_ins,
+    stand_ins_document,
+    stand_ins_only,
+)
 from licet.core.policy.layer import EffectClass, Layer, Level
 from licet.core.values import Compared, Origin, key_bytes, money_text
 
@@ -177,6 +186,8 @@ class Bundle(Compared, frozen=True, kw_only=True):
     approvals: Mapping[str, Any]  # only the keys that it states; `write` is in the admission too
     connectors: tuple[ConnectorRule, ...] | None = None  # None does not narrow; an empty list allows none
     private: tuple[str, ...] | None = None  # None does not narrow; an empty list allows none
+    inspect: tuple[str, ...] = ()  # looked into besides what the manifest names
+    stand_ins: tuple[StandIn, ...] | None = None  # None does not narrow; an empty mapping places none
     places: Mapping[str, Origin]  # where its keys are written, also those of its budget and approvals
 
     def place(self, key: str) -> Origin:
@@ -214,6 +225,8 @@ class HasTerms(Protocol):
     def bundles(self) -> Mapping[str, Bundle]: ...
     @property
     def places(self) -> Mapping[str, Origin]: ...
+    @property
+    def values(self) -> Mapping[str, object]: ...
 
 
 def approvals_of(manifest: HasTerms, bundles: Iterable[Bundle]) -> Approvals:
@@ -241,6 +254,22 @@ def private_lists(manifest: HasTerms, bundles: Iterable[Bundle]) -> Iterator[Pri
     for bundle in bundles:
         if bundle.private is not None:
             yield PrivateList(f"bundles.{bundle.name}.private", bundle.private, bundle.place("private"))
+
+
+def inspection_under(stated: Inspection, bundles: Iterable[Bundle]) -> Inspection:
+    """What is looked into and placed for a tool of these bundles, of what a manifest states."""
+    inspect, placed = stated.inspect, stated.stand_ins
+    for bundle in bundles:
+        inspect = met_inspect(inspect, bundle.inspect) if bundle.inspect else inspect
+        placed = met_stand_ins(placed, bundle.stand_ins) if bundle.stand_ins is not None else placed
+    return Inspection(inspect, placed)
+
+
+def stated_inspection(manifest: HasTerms) -> Inspection:
+    """What a manifest states about all its programs, without bundles and servers."""
+    values = manifest.values
+    inspect = cast(tuple[str, ...], values.get("inspect", ()))
+    return Inspection(inspect, cast(tuple[StandIn, ...], values.get("stand_ins", ())))
 
 
 def connectors_of(manifest: HasTerms, bundles: Iterable[Bundle]) -> Connectors:
@@ -276,6 +305,7 @@ class Terms(Compared, frozen=True, kw_only=True):
     approvals: Approvals
     connectors: VersionRanges
     private: tuple[str, ...]
+    inspection: Inspection = Inspection()
     origin: Origin | None = None
 
     @property
@@ -293,6 +323,8 @@ class Terms(Compared, frozen=True, kw_only=True):
             "approvals": approvals_document(self.approvals),
             "connectors": {name: list(versions) for name, versions in self.connectors},
             "private": list(self.private),
+            **({"inspect": list(self.inspection.inspect)} if self.inspection.inspect else {}),
+            **({"stand_ins": placed} if (placed := stand_ins_document(self.inspection.stand_ins)) else {}),
             "origin": self.origin.full if self.origin else None,
         }
 
@@ -326,6 +358,7 @@ def terms_of(manifest: HasTerms, names: tuple[str, ...]) -> Terms:
         approvals=shown_approvals(manifest, bundles),
         connectors=shown_connectors(manifest, bundles),
         private=shown_private(manifest, bundles),
+        inspection=inspection_under(stated_inspection(manifest), bundles),
         origin=bundles[0].origin if bundles else None,
     )
 
@@ -520,5 +553,23 @@ TERMS: tuple[Term[Any], ...] = (
         content=lambda bundle: None if bundle.connectors is None else {rule.text for rule in bundle.connectors},
         of=lambda terms: terms.connectors,
         listed=connectors_only,
+    ),
+    Term[tuple[str, ...]](
+        key="inspect",
+        kind="inspect",
+        digest=lambda bundle: stated_keys(inspect=bundle.inspect or None),
+        content=lambda bundle: bundle.inspect,
+        of=lambda terms: terms.inspection.inspect,
+        listed=inspect_only,
+    ),
+    Term[tuple[StandIn, ...]](
+        key="stand_ins",
+        kind="stand_ins",
+        digest=lambda bundle: stated_keys(
+            stand_ins=None if bundle.stand_ins is None else stand_ins_document(bundle.stand_ins)
+        ),
+        content=lambda bundle: bundle.stand_ins,
+        of=lambda terms: terms.inspection.stand_ins,
+        listed=stand_ins_only,
     ),
 )

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
+from licet.core.policy.inspection import stand_ins, stand_ins_only
 from licet.core.policy.layer import class_fits
 from licet.core.policy.manifest import Manifest, command_text
 from licet.core.policy.terms import (
@@ -180,7 +181,7 @@ def _value_text(value: object) -> str:
     return "no limit" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_COMPARED_BY_PART = {"grants", "env", "secrets", "tools"}
+_COMPARED_BY_PART = {"grants", "env", "secrets", "tools", "inspect"}
 
 
 def server_changes(
@@ -197,6 +198,11 @@ def server_changes(
             started = _text(_started_by(after or before))
             yield from places.only_on(side, "server", f"server `{name}`", started, risk=risk)
         else:
+            for host in sorted({*before.get("inspect", ())} ^ {*after.get("inspect", ())}):
+                # Its tunnels are in its grants: while one remains there, it carries what nobody sees.
+                less = host in before.get("inspect", ())
+                text = f"server `{name}` sends to {host} what is {'not ' if less else ''}looked into"
+                yield from places.only_on("grown" if less else "shrunk", "server", text, host)
             for key in sorted((before.keys() | after.keys()) - _COMPARED_BY_PART):
                 if before.get(key) != after.get(key):
                     # A different command may do more or less; that cannot be known here, so it counts as grown.
@@ -247,8 +253,11 @@ def _part_changes(server: str, was: dict[str, Any], now: dict[str, Any], places:
         for piece in pieces:
             text = piece_text(piece)
             yield from places.only_on(side, "server", f"{server} holds {text}", text, piece.rule)
+    yield from _placed_changes(server, was.get("secrets", {}), now.get("secrets", {}), places)
     for key, what in (("env", "the variable"), ("secrets", "the secret in"), ("tools", "the tool")):
         before, after = _by_name(was.get(key, {})), _by_name(now.get(key, {}))
+        if key == "secrets":
+            before, after = _handed(was.get(key, {})), _handed(now.get(key, {}))
         if key == "tools" and not (before and after) and len(before | after) > 1:
             # A server that is new, or that was just drafted: its name on thirty lines would hide all others.
             listed = ", ".join(f"`{name}`" for name in sorted(before | after))
@@ -264,6 +273,20 @@ def _part_changes(server: str, was: dict[str, Any], now: dict[str, Any], places:
                 yield from places.value_changed(
                     "grown", "server", f"{server}, {what} `{name}`", before[name], after[name]
                 )
+
+
+def _placed_changes(server: str, was: dict[str, Any], now: dict[str, Any], places: ChangePlaces) -> SidedChanges:
+    """Compare the secrets of a server that it sees as stand-ins. A stand-in allows less than the secret itself."""
+    old, new = (stand_ins({name: one for name, one in each.items() if isinstance(one, dict)}) for each in (was, now))
+    for side, here, there in both_ways(old, new):
+        handed = now if side == "shrunk" else was
+        for text, item in stand_ins_only([one for one in here if handed.get(one.name) != one.secret], there):
+            yield from places.only_on(side, "server", f"{server}: {text}", item)
+
+
+def _handed(secrets: dict[str, Any]) -> dict[str, str]:
+    """The secrets that are handed over, by variable."""
+    return {name: one for name, one in secrets.items() if isinstance(one, str)}
 
 
 def _by_name(items: dict[str, Any] | list[str]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.policy import keys
 from licet.core.policy.argument_ties import FREE
 from licet.core.policy.connector import Connectors
+from licet.core.policy.inspection import connections, hosts_of, places_of
 from licet.core.policy.keys import limit_step
 from licet.core.policy.layer import CLASSES, LEVELS, WRITES, Layer, meet_layers
 from licet.core.policy.manifest import COMMANDS, Manifest
@@ -307,11 +308,42 @@ def _list_changes(old: _Version, new: _Version) -> SidedChanges:
             for text, item in key.listed(mine.surface.of(key), other.surface.of(key)):
                 yield from _places_of(old, new, key.name).only_on(side, key.kind, text, item)
         yield from _deny_changes(side, mine, other)
+        yield from _inspect_changes(side, mine, other)
     yield from _signing_changes(old, new)
     connectors = _places_of(old, new, "connectors")
     yield from version_changes(old.surface.connectors, new.surface.connectors, connectors)
     yield from definition_changes(old.surface.definitions, new.surface.definitions, connectors)
     yield from server_changes(old.surface.servers, new.surface.servers, _places_of(old, new, "servers"))
+
+
+def _inspect_changes(side: Side, mine: _Version, other: _Version) -> SidedChanges:
+    """Compare which connections are looked into: those that the other side looks into and this one does not.
+
+    Where this side has a tunnel, it sends there what nobody sees. Where it has none, only the programs of the other
+    side can make requests there.
+    """
+    looked_into, place = (keys.INSPECT.of(one.manifest) for one in (mine, other)), mine.place(keys.INSPECT.name)
+    here, there = map(places_of, looked_into)
+    for piece in there - here:
+        places = CapabilitySet((piece.rule,))
+        (host,) = hosts_of(places)
+        made: Side = "grown" if side == "shrunk" else "shrunk"
+        if places & _tunnels(mine, surely=side == "shrunk"):
+            text = f"connections to {host} are not looked into"
+            yield from ChangePlaces(place, place).only_on(side, "inspect", text, host)
+        elif connections(places, "https") & other.surface.ceiling:
+            text, origin = f"programs make requests to {host}, which are looked into", other.place(keys.INSPECT.name)
+            yield from ChangePlaces(origin, origin).only_on(made, "inspect", text, host)
+        else:
+            text, origin = f"connections to {host} are looked into", other.place(keys.INSPECT.name)
+            words = ("", host) if side == "shrunk" else (host, "")
+            yield from ChangePlaces(origin, origin).value_changed("changed", "inspect", text, *words)
+
+
+def _tunnels(version: _Version, *, surely: bool) -> CapabilitySet:
+    """The connections that programs may open, or that nothing in the policy rules out."""
+    commands = version.surface.commands
+    return commands.grant if surely and commands is not None else version.surface.ceiling
 
 
 def _signing_changes(old: _Version, new: _Version) -> SidedChanges:
@@ -447,5 +479,6 @@ def _without_reach(manifest: Manifest) -> Manifest:
         "private": (),
         "natives": (),
         "definitions": {},
+        "values": {},
     }
     return replace(manifest, **nothing, connectors=Connectors(), bundles={}, max_effects=())

@@ -142,7 +142,8 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
         return problem
     try:
         by_command = tool == COMMANDS
-        uses = (asked_use(case.use, setting.workdir, setting.home, by_command=by_command),) if case.use else ()
+        commands = manifest if by_command else None
+        uses = (asked_use(case.use, setting.workdir, setting.home, commands=commands),) if case.use else ()
         if by_command:
             check_command_use(*uses)
     except (InvalidUse, Malformed) as wrong:
@@ -182,18 +183,18 @@ def run_case(case: Case, manifest: Manifest, setting: Setting) -> Outcome | Prob
     return Outcome(case, decision, by, tuple(checked))
 
 
-def asked_use(text: str, workdir: str, home: str, *, by_command: bool = False) -> Use:
+def asked_use(text: str, workdir: str, home: str, *, commands: Manifest | None = None) -> Use:
     """Parse a use as people write it; raises `InvalidUse`. A URL alone is a GET, a path alone is a read.
 
-    A path is taken from the working directory, and may begin with `${workdir}` or `~`. With `by_command`, a command of
-    `licet run` would do it: an https URL is then a connection.
+    A path is taken from the working directory, and may begin with `${workdir}` or `~`. With `commands`, a command of
+    `licet run` would do it under that manifest: an https URL is then a connection, except where that is looked into.
     """
     # No use in rule notation begins like a URL or a path, so the forms cannot be confused.
     if request := _REQUEST.fullmatch(text):
         if "*" in re.split(r"[/?#]", request["url"].partition("://")[2])[0]:
             raise InvalidUse(request["url"], "one concrete URL, whose host has no wildcard")
         use = use_of_url(request["method"] or "GET", request["url"])
-        return connection_of_command(use) if by_command else use
+        return use if commands is None else connection_of_command(use, commands)
     acted = _ACTION.fullmatch(text)
     action, path = acted.groups() if acted else ("read", text)
     if _PATH.match(path) or (acted and ":" not in path.partition("/")[0]):

@@ -34,7 +34,7 @@ from licet.core.limits import MOST_TOOLS_ON_A_LINE
 from licet.core.policy import keys
 from licet.core.policy.argument_ties import ASK, Ties, without_ask
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Level, Rule, meet_written_layers
-from licet.core.policy.manifest import COMMANDS, Manifest, server_document, with_commands
+from licet.core.policy.manifest import COMMAND_NEEDS, COMMANDS, Manifest, server_document, with_commands
 from licet.core.policy.servers import server_of
 from licet.core.policy.terms import Admission, Approvals, Budget, StandingApproval, Terms, WriteApproval, least_limits
 from licet.core.policy.tool import ToolSpec
@@ -216,6 +216,7 @@ def _as_written(rule: Capability) -> Iterator[Capability]:
 
 _NOTHING = CapabilitySet()
 _BINARIES = CapabilitySet(("process:exec:*",))
+_OF_COMMANDS = CapabilitySet(COMMAND_NEEDS)
 _DELETES = CapabilitySet(("fs:delete:*", "network:delete:*"))
 
 
@@ -400,6 +401,9 @@ class _Tools:
             reach, level, asks, standing = most, most.level, most.asks, "undeclared"
             approved_by = most.approved_by
         grant = _NOTHING if standing == "blocked" or reach is None else reach.grant
+        if name == COMMANDS and keys.STAND_INS.of(manifest):
+            # A program has stand-ins, and reads no secret: `stand_ins` has where each is placed.
+            grant = grant & _OF_COMMANDS
         free = _NOTHING if standing == "blocked" or reach is None else reach.free_deletes
         spec = manifest.tools.get(name)
         ties = ties_under(reach) if isinstance(reach, Reach) else None

@@ -26,6 +26,7 @@ from licet.guard.execution import (
     SandboxUnavailable,
     Streams,
     Walls,
+    give_secrets,
     limit_name,
 )
 from licet.guard.grant import Grant
@@ -110,7 +111,7 @@ class ScopedProcesses:
         use = self._chosen(binary)
         directory = self._directory(cwd)
         self._grant.check_standing()
-        walls = self._walls(use)
+        walls = await self._walls(use)
         argv = (binary, *_texts(args))
         found = self._backend(use).find(binary)
         if found is None:
@@ -176,7 +177,7 @@ class ScopedProcesses:
         given = self._given(env)
         directory = self._directory(cwd)
         self._grant.check_standing()
-        walls = self._walls(use)
+        walls = await self._walls(use)
         environment = self._declared()
         for variable, value in given.items():
             # Last, so that no secret is fetched for a program that is refused.
@@ -306,17 +307,24 @@ class ScopedProcesses:
         reals = {*map(os.path.realpath, paths)} - {directory}
         return any(inside(real, (directory,)) for real in reals)
 
-    def _walls(self, use: Use) -> Walls:
+    async def _walls(self, use: Use) -> Walls:
         text = "no sandbox is configured"
         if self._sandbox is not None:
             try:
                 walls = self._sandbox.walls(self._grant)
+                await give_secrets(walls, self._secret)
             except SandboxUnavailable as missing:
                 text = str(missing)
             else:
                 self._grant.programs = walls.layers
                 return walls
         self._grant.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use)
+
+    async def _secret(self, reference: str) -> str:
+        """A secret that the walls keep outside; the call must hold it."""
+        if self._placeholders is None:
+            raise SandboxUnavailable("the keys of `stand_ins` cannot be read: this call has no secrets")
+        return await self._placeholders.get(reference)
 
 
 async def _redacted(finished: Finished, placed: Redactor, most: int) -> Finished:

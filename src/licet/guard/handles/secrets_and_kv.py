@@ -37,6 +37,9 @@ _MARK = "licet-ref-"
 class Placeholders(Protocol):
     """Replaces placeholders in the text and bytes of a request or a command with the secrets they name."""
 
+    async def get(self, reference: str) -> str:
+        """The value of a secret that the call holds."""
+
     @property
     def placed(self) -> Redactor:
         """The redactor of the secrets that were inserted so far."""

@@ -40,6 +40,8 @@ _STAGES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 PROXY = ("127.0.0.1", 3128)  # where a program finds the way out, on the loopback of its own namespace
 SHARED_MEMORY, TERMINALS = "/dev/shm", "/dev/pts"  # noqa: S108
+BENEATH = "/.licet-beneath"  # where the entries of a directory are that was made anew, with one more file in it
+_COPY = ".copy-"  # the contents of a copy in the stage, until it is mounted
 _DEVICE_LINKS = (
     ("/dev/fd", "/proc/self/fd"), ("/dev/stdin", "/proc/self/fd/0"), ("/dev/stdout", "/proc/self/fd/1"),
     ("/dev/stderr", "/proc/self/fd/2"), ("/dev/ptmx", "pts/ptmx"),
@@ -136,6 +138,14 @@ class _Tree(NamedTuple):
     directory: bool
 
 
+class Copy(NamedTuple):
+    """A file that is shown with these contents in place of the one of the host, or where that has none."""
+
+    path: str  # without links
+    content: bytes
+    mode: int = 0o444
+
+
 def private_root(
     read: Sequence[str],
     write: Sequence[str],
@@ -147,6 +157,8 @@ def private_root(
     scratch: tuple[Sequence[str], int] | None = None,
     lasting: Mapping[str, str] = MappingProxyType({}),
     made: Mapping[str, str] = MappingProxyType({}),
+    copies: Sequence[Copy] = (),
+    names: Sequence[str] = (),
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
 ) -> None:
@@ -163,6 +175,10 @@ def private_root(
     - `lasting`: directories of the host for places in the new root, which may be written and outlive the process. They
       come before `scratch`, which may lie in them. No earlier process may have named what is mounted inside one
     - `made`: files with their contents, for paths that are not in these
+    - `copies`: files that are mounted over what is there, read-only, also in a hidden directory. For a new name in a
+      directory that is only read, the directory is made anew, with links to what it had; in one that may be written it
+      is an error, because the name would have to be made on the host
+    - `names`: other paths of these copies, whose links are kept
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
       refuses that, as in a container that hides parts of its own /proc, it stays empty. Terminals that programs make
       for themselves, and the names of open files in /dev, come with it.
@@ -174,6 +190,8 @@ def private_root(
     kinds |= dict.fromkeys(_resolved(write, links), _NO_SUID | _NO_DEV)
     # A device on a read-only mount can be read and written; only its mode, owner and times are protected.
     kinds |= dict.fromkeys(_resolved(devices, links), _READ_ONLY | _NO_SUID | _NO_EXEC)
+    for _ in _resolved(names, links):
+        pass
     hidden = sorted(_resolved(hide, {}))
     _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
     shown = [_copied(path, kinds[path], found.get(path)) for path in over]
@@ -184,19 +202,30 @@ def private_root(
     trees += [_copied(path, _outer(path, kinds) or 0) for path in held]
     # These mounts are private: if this fails, they end with the process.
     stage = next(filter(os.path.isdir, _STAGES))
-    _mount("tmpfs", stage, "tmpfs", 0, "size=1m,mode=755")
+    size = (1 << 20) + 2 * sum(len(content) for content in {copy.content for copy in copies})
+    _mount("tmpfs", stage, "tmpfs", 0, f"size={size},mode=755")
     os.chdir(stage)
+    copied = _copies(copies)
     for tree in kept:
         _put(tree)
     if scratch is not None:
         _put_memory([path for path in scratch[0] if path not in kinds], scratch[1])
+    covers: list[str] = []  # hidden directories with something in them
     # Outer paths first, so that inner ones are mounted on top.
     for tree in sorted(trees, key=lambda tree: tree.path):
         _put(tree)
     for path, text in made.items():
         _put_file(path, text)
     for number, path in enumerate(hidden):
-        _cover(path, number, [tree for tree in shown if tree.path.startswith(f"{path}/")])
+        inner = [tree for tree in (*shown, *copied) if tree.path.startswith(f"{path}/")]
+        if (_is_in(path, covers) and not _is_in(path, over)) or any(tree.path == path for tree in copied):
+            continue  # it is not there, or a copy covers it
+        covers += [path] if inner else []
+        copied = [tree for tree in copied if tree not in inner]
+        _cover(path, number, inner)
+    _put_copies(copied, {path: flags for path, flags in kinds.items() if os.path.isdir(_inside(path))})
+    for path in filter(lambda name: name.startswith(_COPY), os.listdir(".")):
+        os.unlink(path)  # the mounts keep it
     if proc:
         _put_proc()
         _put_terminals()
@@ -244,6 +273,10 @@ def _outer(path: str, kinds: Mapping[str, int]) -> int | None:
         if path in kinds:
             return kinds[path]
     return None
+
+
+def _is_in(path: str, directories: Iterable[str]) -> bool:
+    return any(path.startswith(f"{directory}/") for directory in directories)
 
 
 def _parts(path: str) -> list[str]:
@@ -331,6 +364,54 @@ def _put_file(path: str, text: str) -> None:
             os.write(fd, text.encode())
         finally:
             os.close(fd)
+
+
+def _copies(copies: Sequence[Copy]) -> list[_Tree]:
+    """Detached mounts of files with these contents, which lie in the stage; equal ones share their memory."""
+    made: dict[tuple[bytes, int], str] = {}
+    trees = []
+    for copy in copies:
+        kind = copy.content, copy.mode
+        if kind not in made:
+            made[kind] = os.path.join(os.getcwd(), f"{_COPY}{len(made)}")
+            with open(
+                os.open(made[kind], os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, copy.mode), "wb"
+            ) as file:
+                file.write(copy.content)
+        tree = _copied(made[kind], _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC)
+        trees.append(tree._replace(path=copy.path))
+    return trees
+
+
+def _put_copies(copies: Sequence[_Tree], kinds: Mapping[str, int]) -> None:
+    """Mount copies over what is there; `kinds` are the directories of the host, with the flags of their mounts."""
+    added: dict[str, list[_Tree]] = {}
+    for tree in copies:
+        outer = _outer(tree.path, kinds)
+        if os.path.lexists(_inside(tree.path)) or outer is None:
+            _put(tree)
+        elif outer & _READ_ONLY:
+            added.setdefault(os.path.dirname(tree.path), []).append(tree)
+        else:
+            raise OSError(errno.ENOENT, "a file is missing in place of which a copy is shown", tree.path)
+    for number, (directory, trees) in enumerate(added.items()):
+        _make_anew(directory, f"{BENEATH}/{number}")
+        for tree in trees:
+            _put(tree)
+        _set_flags(_AT_FDCWD, _inside(directory), _READ_ONLY | _NO_SUID | _NO_DEV, recursive=False)
+
+
+def _make_anew(directory: str, beneath: str) -> None:
+    """Replace a directory by one that can take new names: its entries are links to where it is mounted now."""
+    place = _inside(directory)
+    tree = _copied(os.path.join(os.getcwd(), directory[1:]), _READ_ONLY | _NO_SUID | _NO_DEV)
+    _put(tree._replace(path=beneath))
+    _mount("tmpfs", place, "tmpfs", _NO_SUID | _NO_DEV, "size=4m,mode=755")
+    with os.scandir(_inside(beneath)) as entries:
+        for entry in entries:
+            # A link of the host leads from the same place to the same place.
+            target = os.readlink(entry.path) if entry.is_symlink() else f"{beneath}/{entry.name}"
+            os.symlink(target, f"{place}/{entry.name}")
 
 
 def _cover(path: str, number: int, shown: Sequence[_Tree]) -> None:

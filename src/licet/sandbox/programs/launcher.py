@@ -14,7 +14,7 @@ import select
 import signal
 import socket
 import termios
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
@@ -156,12 +156,15 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         scratch=(orders["memory"], orders["scratch"][1]),
         lasting=orders["lasting"],
         made=mounts["made"],
+        copies=list(_copies(mounts)),
+        names=mounts.get("names", ()),
         proc=True,
     )
     keep = connections.CAPABILITIES if orders["unix"] else ()
     files = (0, 1, 2, host.fileno(), saying)
     hardening.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
     _restrict_files(orders)
+    kept = {path: _which(path) for path in mounts.get("keys", ())}
     near, far = socket.socketpair()
     binary = os.fork()
     if not binary:
@@ -187,10 +190,16 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     judges = [connections.Connections(listener) for listener in listeners]
     for judge in judges:
         judge.start()
-    status, crowded = _wait_for(binary, orders["limits"], judges)
+    status, crowded = _wait_for(binary, orders["limits"], judges, kept)
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
+
+
+def _copies(mounts: dict[str, Any]) -> Iterator[namespaces.Copy]:
+    """The files that are shown with other contents; the orders have each content once, and each byte as a letter."""
+    for path, number, mode in mounts.get("copies", ()):
+        yield namespaces.Copy(path, mounts["contents"][number].encode("latin-1"), mode)
 
 
 def _lead(own_terminal: bool) -> None:
@@ -230,11 +239,28 @@ def _full(scratch: str) -> bool:
         return False
 
 
-def _wait_for(binary: int, limits: Mapping[str, int], judges: Sequence[connections.Connections]) -> tuple[int, bool]:
+def _which(path: str) -> tuple[int, int] | None:
+    """The device and inode of a file; None if it is missing."""
+    try:
+        about = os.stat(path)
+    except OSError:
+        return None
+    return about.st_dev, about.st_ino
+
+
+def _wait_for(
+    binary: int,
+    limits: Mapping[str, int],
+    judges: Sequence[connections.Connections],
+    kept: Mapping[str, tuple[int, int] | None],
+) -> tuple[int, bool]:
     """The wait status of the binary, and whether the limit of processes was reached; reaps other processes meanwhile.
 
     The kernel enforces the limit for every user but root. If root exceeds it, all processes here are killed. It has no
     limit for shared memory: a process that has more than `memory_bytes` of it mapped is killed.
+
+    All are killed too if a file in `kept` is another one: when somebody on the host replaces a file, the kernel removes
+    what is mounted over it here, and the new file has a key in it.
     """
     crowded, most, turn = False, limits["processes"], 0
     while True:
@@ -247,7 +273,7 @@ def _wait_for(binary: int, limits: Mapping[str, int], judges: Sequence[connectio
             judge.interrupt_abandoned()
         found = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # without this one
         crowded = crowded or len(found) >= most
-        if len(found) > most + 1:
+        if len(found) > most + 1 or any(_which(path) != file for path, file in kept.items()):
             os.kill(-1, signal.SIGKILL)  # every process of the namespace but this one
         turn = turn + MEASURED_AT_ONCE if turn + MEASURED_AT_ONCE < len(found) else 0
         for name in found[turn : turn + MEASURED_AT_ONCE]:

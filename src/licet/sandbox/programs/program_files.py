@@ -20,6 +20,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -47,6 +49,23 @@ _BY_A_LINK = (
     "its name leads through a link that a tool may have put there, to a file that is not granted: name that file "
     "itself in `process.allowed_binaries`, or keep tools from writing where the link is"
 )
+
+
+class Shown(NamedTuple):
+    """What a program with stand-ins sees besides: variables, and files with other contents than those of the host."""
+
+    environment: Mapping[str, str] = MappingProxyType({})
+    contents: tuple[str, ...] = ()  # as text, with one letter for each byte
+    copies: tuple[tuple[str, int, int], ...] = ()  # a real path, the number of its content, and its mode
+    names: tuple[str, ...] = ()  # other paths of the copies
+    keys: tuple[str, ...] = ()  # those copies whose files have keys in them
+    hide: tuple[str, ...] = ()  # other names of files that have copies
+    directories: tuple[str, ...] = ()  # directories in the private root that can be read for the copies
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The real paths of the copies."""
+        return tuple(path for path, _, _ in self.copies)
 
 
 def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:

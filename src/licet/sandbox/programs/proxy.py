@@ -5,11 +5,6 @@ program are never passed on. The content of a tunnel is not seen, so a tunnel ne
 speaks of requests to that place, it covers plain ones, too. Each connection carries one request, so that every request
 is checked. Names are resolved here, never behind the wall.
 
-One HTTP/1.1 connection of a program to the proxy: one request in, one response out.
-
-h11 parses and writes HTTP. `_check_text` and `_check_request` refuse what h11 accepts and another reader could take for
-a different request: see there for the list.
-
 Connections that carry anything: a tunnel of a program, or a socket of a tool.
 
 Such a connection needs `network:tcp:host:port`, whatever is sent over it. The name is resolved once, every address is
@@ -19,13 +14,10 @@ checked, and the connection goes to one of them.
 import asyncio
 import re
 import socket
-import struct
-from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from http import HTTPStatus
+from typing import TYPE_CHECKING
 
 import h11
-from msgspec import Struct
 
 from licet.core.algebra.domains import HTTP, HTTPS
 from licet.core.algebra.rules import Destination, InvalidUse, Use, destination
@@ -33,208 +25,21 @@ from licet.core.algebra.scope import is_address
 from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.fetch import checked_addresses
-from licet.guard.handles.messages import (
-    HEADER_VALUE,
-    HOP_BY_HOP,
-    BadRequest,
-    Pairs,
-    check_header_name,
-    check_may_have_body,
-    is_connections_own,
-)
-from licet.guard.meter import Exceeded, Meter
+from licet.guard.handles.messages import Pairs
+from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
 from licet.sandbox.limits import (
     ACCEPT_SECONDS,
     BODY_COPIES,
-    CHUNK,
-    CHUNKS_AT_ONCE,
     CONNECT_SECONDS,
     CONNECTION_FILES,
-    LARGEST_REQUEST_BODY,
     LARGEST_REQUEST_HEAD,
-    MOST_CHUNKS,
     MOST_CONNECTIONS,
     MOST_REQUESTS,
     REQUEST_SECONDS,
 )
+from licet.sandbox.programs.http_connection import BadProxyRequest, HttpConnection, ProxyRequest, status_of
 from licet.sandbox.streams import carry, close_when_sent
-
-_LENGTH = re.compile(rb"[0-9]{1,12}")
-_RESET = struct.pack("ii", 1, 0)  # a `struct linger`: on, of no seconds
-
-
-class BadProxyRequest(Exception):
-    """The bytes that a program sent are not a request that the proxy passes on."""
-
-    def __init__(self, text: str, status: int = 400) -> None:
-        super().__init__(text)
-        self.status = status
-
-
-class ProxyRequest(Struct, frozen=True):
-    """The head of a request."""
-
-    method: str
-    target: str
-    headers: Pairs
-
-    @property
-    def passed_on(self) -> Pairs:
-        """The headers for the server: without those of this connection, and those that `Connection` lists."""
-        named = {
-            word.strip().lower()
-            for name, value in self.headers
-            if name.lower() == "connection"
-            for word in value.split(",")
-        }
-        return tuple(
-            (name, value)
-            for name, value in self.headers
-            if name.lower() not in named and not is_connections_own(name.lower())
-        )
-
-
-class HttpConnection:
-    """The server side of one connection, for one request."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, meter: Meter) -> None:
-        self.reader, self.writer, self._meter = reader, writer, meter
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=LARGEST_REQUEST_HEAD)
-        self._has_body = True  # of the response
-
-    async def read_request(self, first: bytes) -> ProxyRequest:
-        """The request whose first byte was read. Raises `BadProxyRequest`, and `Exceeded` for too many headers."""
-        try:
-            raw = first + await self.reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            raise BadProxyRequest(f"the head of the request has more than {LARGEST_REQUEST_HEAD} bytes", 431) from None
-        self._meter.check_headers(raw.count(b"\r\n") - 2)  # without the request line and the empty line
-        _check_text(raw)
-        if b"\r\nhost:" not in raw.lower():
-            # The target names the host, and some programs send nothing else; h11 expects the header nevertheless.
-            raw = raw[:-2] + b"Host:\r\n\r\n"
-        self._http.receive_data(raw)
-        event = self._next_event()
-        if not isinstance(event, h11.Request):
-            raise BadProxyRequest("expected an HTTP request")
-        headers = tuple((name.decode("ascii"), value.decode("ascii")) for name, value in event.headers.raw_items())
-        request = ProxyRequest(event.method.decode("ascii"), event.target.decode("ascii"), headers)
-        try:
-            _check_request(request, raw)
-        except BadRequest as wrong:
-            raise BadProxyRequest(str(wrong)) from None
-        self._has_body = request.method != "HEAD"
-        return request
-
-    async def read_body(self, take: Callable[[int], None]) -> bytes:
-        """The body of the request; `take` is called with the size of each piece before it is kept."""
-        if self._http.they_are_waiting_for_100_continue:
-            await self._send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
-        body, chunks = bytearray(), 0
-        while not isinstance(event := self._next_event(), h11.EndOfMessage):
-            if not isinstance(event, h11.Data):
-                self._http.receive_data(await self.reader.read(CHUNK))
-                continue
-            chunks += event.chunk_start
-            if chunks >= MOST_CHUNKS:
-                raise BadProxyRequest(f"the body has more than {MOST_CHUNKS} chunks", 413)
-            if len(body) + len(event.data) > LARGEST_REQUEST_BODY:
-                raise BadProxyRequest(f"the body has more than {LARGEST_REQUEST_BODY} bytes", 413)
-            take(len(event.data))
-            body += event.data
-            if chunks % CHUNKS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-        return bytes(body)
-
-    def _next_event(self) -> object:
-        try:
-            return self._http.next_event()
-        except h11.RemoteProtocolError as wrong:
-            raise BadProxyRequest(f"the request is not valid HTTP/1.1: {wrong}") from None
-
-    # The response
-
-    async def respond(self, status: int, headers: Iterable[tuple[str, str]]) -> None:
-        """Send the head of the response. Raises `h11.LocalProtocolError` if it is not valid HTTP."""
-        kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP - {"content-length"}]
-        encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
-        head = h11.Response(status_code=status, headers=[(b"Connection", b"close"), *encoded], reason=_reason(status))
-        await self._send(head)
-
-    async def send(self, data: bytes) -> None:
-        """Send a piece of the response's body."""
-        if self._has_body:
-            await self._send(h11.Data(data))
-
-    async def end(self) -> None:
-        """Complete the response."""
-        await self._send(h11.EndOfMessage())
-
-    async def refuse(self, status: int, text: str) -> None:
-        """Send a response that says why there is none from the server."""
-        body = f"{text}\n".encode()
-        length = str(len(body))
-        kind = ("Content-Type", "text/plain; charset=utf-8")
-        await self.respond(status, [kind, ("Content-Length", length), ("X-Licet", "refused")])
-        await self.send(body)
-        await self.end()
-
-    async def accept_tunnel(self) -> None:
-        """Answer `CONNECT`: from now on the connection carries bytes."""
-        await self._send(h11.Response(status_code=200, headers=[], reason="Connection established"))
-
-    def break_off(self) -> None:
-        """Reset the connection: a program could take half a response that ends quietly for a complete one."""
-        self.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        self.writer.transport.abort()
-
-    async def _send(self, event: h11.Event) -> None:
-        self.writer.write(self._http.send(event) or b"")
-        await self.writer.drain()
-
-
-def _check_text(raw: bytes) -> None:
-    """Refuse bytes that readers understand differently: not ASCII, bare line ends, folded lines, other versions."""
-    if not raw.isascii():
-        raise BadProxyRequest("the head of the request is not ASCII")
-    start, *lines = raw[:-4].split(b"\r\n")
-    if any(b"\r" in line or b"\n" in line for line in (start, *lines)):
-        raise BadProxyRequest("a line of the head does not end with CR LF")
-    if any(line.startswith((b" ", b"\t")) for line in lines):
-        raise BadProxyRequest("a header is continued on a second line")
-    if not start.endswith((b" HTTP/1.1", b" HTTP/1.0")):
-        raise BadProxyRequest("the first line is not a request of HTTP/1.1 or HTTP/1.0")
-
-
-def _check_request(request: ProxyRequest, raw: bytes) -> None:
-    """Refuse control characters, deceptive headers, bodies without meaning, and a length stated twice or too large.
-
-    h11 merges lengths that are equal, so they are counted in the raw bytes.
-    """
-    for name, value in request.headers:
-        if not HEADER_VALUE.fullmatch(value):
-            raise BadProxyRequest(f"the header {name} has a value that is not one line of visible ASCII")
-        check_header_name(name)
-    lines = [line.split(b":", 1) for line in raw[:-4].split(b"\r\n")[1:]]
-    lengths = [value.strip(b" \t") for name, value in lines if name.lower() == b"content-length"]
-    chunked = any(name.lower() == b"transfer-encoding" for name, _ in lines)
-    if len(lengths) + chunked > 1:
-        raise BadProxyRequest("the length of the body is stated in two ways")
-    if lengths and not _LENGTH.fullmatch(lengths[0]):
-        raise BadProxyRequest("the length of the body is not a number")
-    length = int(lengths[0]) if lengths else 0
-    if chunked or length:
-        check_may_have_body(request.method)
-    if length > LARGEST_REQUEST_BODY:
-        raise BadProxyRequest(f"the body has more than {LARGEST_REQUEST_BODY} bytes", 413)
-
-
-def _reason(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
 
 
 async def connect(grant: Grant, http: Http | None, host: str, port: int) -> socket.socket:
@@ -274,9 +79,11 @@ async def _connected(address: str, port: int) -> socket.socket:
     return made
 
 
+if TYPE_CHECKING:
+    from licet.sandbox.inspection.inspected import Inspected, Inspecting
+    from licet.sandbox.inspection.key_checks import RequestKeys
+
 _PORT = re.compile(r"[0-9]{1,5}")
-_NOT_REACHED = ("RESOLVE_FAILED", "CONNECT_FAILED")
-_STATUS: Mapping[str, int] = {"LIMIT_HOST_MEMORY": 413, "LIMIT_HEADERS": 431}
 
 _SOCKS = 5
 _NO_PASSWORD, _NO_METHOD = 0, 0xFF
@@ -287,8 +94,11 @@ _GRANTED, _NOT_ALLOWED, _UNREACHABLE, _NO_SUCH_COMMAND, _NO_SUCH_ADDRESS = 0, 2,
 class Egress:
     """Serves the connections to a listener in another network namespace, with what one call holds."""
 
-    def __init__(self, grant: Grant, http: Http, *, most_requests: int | None = None) -> None:
-        self._grant, self._http, self._most_requests = grant, http, most_requests
+    def __init__(
+        self, grant: Grant, http: Http, *, most_requests: int | None = None, inspecting: "Inspecting | None" = None
+    ) -> None:
+        self._grant, self._http, self._most_requests = grant, http, most_requests or MOST_REQUESTS
+        self._inspected = None if inspecting is None else _inspected(grant, http, inspecting)
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         self._open: set[asyncio.Task[None]] = set()
@@ -319,6 +129,9 @@ class Egress:
         try:
             meter.take_files(CONNECTION_FILES)
         except Exceeded as over:  # waiting connections stay in the kernel's queue
+            if self._inspected is not None and self._inspected.end_idle():
+                self._pause()
+                return
             if not self._reported:
                 self._reported = True
                 self._grant.limited(over.reason, f"connections of a program wait: {over}", None, over.fix)
@@ -331,8 +144,12 @@ class Egress:
             if not isinstance(wrong, BlockingIOError | InterruptedError | ConnectionAbortedError):
                 self._pause()  # perhaps this process may not open more files
             return
-        self._requests += 1
-        if len(self._open) >= MOST_CONNECTIONS or self._requests > (self._most_requests or MOST_REQUESTS):
+        if self._inspected is None:  # otherwise those that are not inspected are counted, once that is known
+            self._requests += 1
+        crowded = len(self._open) >= MOST_CONNECTIONS
+        if crowded and self._inspected is not None:
+            crowded = not self._inspected.end_idle()
+        if crowded or self._requests > self._most_requests:
             end.close()
             meter.give_files(CONNECTION_FILES)
             return
@@ -355,7 +172,8 @@ class Egress:
             self._loop.add_reader(self._listener, self._accept)
 
     async def _serve(self, end: socket.socket) -> None:
-        reader, writer = await asyncio.open_connection(sock=end, limit=LARGEST_REQUEST_HEAD)
+        made = _opened(end) if self._inspected is None else self._inspected.opened(end)
+        reader, writer = await made
         client = HttpConnection(reader, writer, self._grant.meter)
         try:
             # An error here concerns one program and its peer: it ends this connection alone.
@@ -370,6 +188,8 @@ class Egress:
             async with asyncio.timeout(REQUEST_SECONDS):
                 first = await client.reader.readexactly(1)
                 wanted = await (_socks_target(client) if first[0] == _SOCKS else self._request(first, client))
+            if self._inspected is not None and await self._is_served(self._inspected, wanted, client):
+                return
             if isinstance(wanted, tuple):
                 await self._socks(*wanted, client)
             elif wanted is not None and wanted.method == "CONNECT":
@@ -379,8 +199,33 @@ class Egress:
         except BadProxyRequest as wrong:
             await client.refuse(wrong.status, str(wrong))
         except Refused as refusal:
-            status = 502 if refusal.code in _NOT_REACHED else _STATUS.get(refusal.code, 403)
-            await client.refuse(status, str(refusal))
+            await self._settle()
+            await client.refuse(status_of(refusal), str(refusal))
+
+    async def _settle(self) -> None:
+        """Let a refusal be on disk before the program hears of it, in a run that looks into HTTPS."""
+        if self._inspected is not None:
+            with suppress(Refused):  # that the ledger is full: the answer is a refusal already
+                await self._grant.settle()
+
+    async def _is_served(
+        self, inspected: "Inspected", wanted: tuple[str, int] | ProxyRequest | None, client: HttpConnection
+    ) -> bool:
+        """Serve a connection if it is to be looked into, or if too many others were made; False if it is neither."""
+        if isinstance(wanted, ProxyRequest) and wanted.method == "CONNECT":
+            host, _, port = wanted.target.rpartition(":")
+            place = inspected.place(host, int(port)) if _PORT.fullmatch(port) else None
+        else:
+            place = inspected.place(*wanted) if isinstance(wanted, tuple) else None
+        if place is None:
+            self._requests += 1
+            return self._requests > self._most_requests
+        if isinstance(wanted, tuple):
+            client.writer.write(_socks_reply(_GRANTED))
+        else:
+            await client.accept_tunnel()
+        await inspected.serve(place, client.reader, client.writer)
+        return True
 
     async def _request(self, first: bytes, client: HttpConnection) -> ProxyRequest:
         try:
@@ -394,7 +239,8 @@ class Egress:
         try:
             server = await connect(self._grant, self._http, host, port)
         except Refused as refusal:
-            client.writer.write(_socks_reply(_UNREACHABLE if refusal.code in _NOT_REACHED else _NOT_ALLOWED))
+            await self._settle()
+            client.writer.write(_socks_reply(_UNREACHABLE if status_of(refusal) == 502 else _NOT_ALLOWED))
             return
         client.writer.write(_socks_reply(_GRANTED))
         await carry(client.reader, client.writer, server)
@@ -417,6 +263,9 @@ class Egress:
         except InvalidUse as wrong:
             grant.invalid("HOST_NOT_ALLOWED", wrong)
         use = self._allowing(there.use)
+        keys, headers = None if self._inspected is None else self._inspected.keys_of_plain(there.use), request.passed_on
+        if keys is not None:  # first: an attempt to send a key away is recorded as one, wherever it was to go
+            _, headers = keys.head(there.url, headers)
         await grant.permit(use)
         addresses = await checked_addresses(grant, self._http, use)
         with grant.meter.share() as share:
@@ -425,29 +274,40 @@ class Egress:
                     body = await client.read_body(lambda size: share.take(BODY_COPIES * size))
             except Exceeded as over:
                 grant.exceeded(over, there.use)
-            await self._exchange(there, request, body, addresses, client)
+            if keys is not None:
+                await keys.check_body(body)
+            await self._exchange(there, headers, body, addresses, client, keys)
 
     def _allowing(self, use: Use) -> Use:
         """The use that allows a plain request: the request itself, or else a connection to the same place.
 
         A program that may open a tunnel can send the same bytes through it. Where rules speak of requests, they decide.
         """
+        if self._inspected is not None and self._inspected.covers(use):
+            return use  # no rule opens a tunnel there
         held, tunnel = self._grant.capabilities, Use(f"network:tcp:{use.target}:{use.port}")
         at_port, at_host = held.atoms_at(use)
         unspoken = not (at_port | at_host) & (HTTP | HTTPS) and held.verdict(use) is None
         return tunnel if unspoken and held.has(tunnel) else use
 
     async def _exchange(
-        self, there: Destination, request: ProxyRequest, body: bytes, addresses: tuple[str, ...], client: HttpConnection
+        self,
+        there: Destination,
+        headers: Pairs,
+        body: bytes,
+        addresses: tuple[str, ...],
+        client: HttpConnection,
+        keys: "RequestKeys | None",
     ) -> None:
-        use, text, headers = there.use, "no connection", request.passed_on
+        use, text = there.use, "no connection"
         for address in addresses:
             exchange = Exchange(
                 there.method, there.url, use.target, use.port or 0, address, headers, body, REQUEST_SECONDS
             )
             started = False  # to pass on a response
             try:
-                async with self._http.send(exchange) as reply:
+                async with self._http.send(exchange) as received:
+                    reply = received if keys is None else keys.clean(received, there.method)
                     await _respond(client, reply)
                     started = True
                     await self._pass_on(reply, client)
@@ -469,6 +329,16 @@ class Egress:
                 return
             await client.send(piece)
         await client.end()
+
+
+def _inspected(grant: Grant, http: Http, inspecting: "Inspecting") -> "Inspected":
+    from licet.sandbox.inspection.inspected import Inspected  # few runs look into HTTPS
+
+    return Inspected(grant, http, inspecting)
+
+
+async def _opened(end: socket.socket) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection(sock=end, limit=LARGEST_REQUEST_HEAD)
 
 
 async def _respond(client: HttpConnection, reply: Reply) -> None:

@@ -11,7 +11,7 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from types import MappingProxyType
@@ -21,9 +21,11 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import inside
+from licet.core.decision.placing import inspection_of
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
 from licet.core.policy.addresses import refused_addresses
+from licet.core.policy.inspection import Inspection
 from licet.core.policy.terms import least_limits, private_of
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
@@ -45,10 +47,19 @@ from licet.sandbox.grant_paths import (
 from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES, PROXY, SHARED_MEMORY, TERMINALS
 from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
-from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM, Placeholders, made_files, name_of_binary, of_binary
+from licet.sandbox.programs.program_files import (
+    MADE_FILES,
+    SYSTEM,
+    Placeholders,
+    Shown,
+    made_files,
+    name_of_binary,
+    of_binary,
+)
 
-# The proxy is imported only for programs that connect to it.
+# The proxy is imported only for programs that connect to it, and inspection only where something is looked into.
 if TYPE_CHECKING:
+    from licet.sandbox.inspection.inspected import Inspecting
     from licet.sandbox.programs.proxy import Egress
 
 _MB = 1 << 20
@@ -137,7 +148,9 @@ class ProgramWalls:
 
     def _of(self, grant: Grant, http: Http | None, layers: Layers, support: probe.Support) -> Walls:
         limits = limits_of(grant.reach, self._defaults)
-        return _CallWalls(grant, http, layers, self._held, support, limits, self._lasting)
+        given = (grant, http, layers, self._held, support, limits, self._lasting)
+        inspection = inspection_of(grant.reach)
+        return _InspectedWalls(inspection, *given) if inspection else _CallWalls(*given)
 
 
 class _CallWalls:
@@ -175,13 +188,20 @@ class _CallWalls:
         # Of this start alone, and looked at once the missing names are held: a line may have left links for the next.
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
+        shown = self._shown(command, paths)
+        if shown.keys:  # a copy lies in the private root itself where only its file was granted
+            alone = [path for path in (*paths.read, *paths.write) if real.of(path) in shown.keys]
+            read, write = (tuple(path for path in some if path not in alone) for some in (paths.read, paths.write))
+            paths = replace(paths, read=read, write=write)
         self._held.update(paths.hold)
         own = of_binary(command, self._grant.reach)
         places = _scratch_places(tuple(own), paths, real) if self._spaces else self._places_of_host()
         scratch = [*places][-1]
         named = name_of_binary(command, self._grant.reach)
         kept = (
-            self._kept(places, (*named, *own), paths, real) if self._spaces and self._lasting is not None else _Kept()
+            self._kept(places, (*named, *own, *shown.paths), paths, real)
+            if self._spaces and self._lasting is not None
+            else _Kept()
         )
         if self._lasting is not None:
             places = {**places, STATE if self._spaces else self._lasting.state: _EVERYTHING}
@@ -189,7 +209,9 @@ class _CallWalls:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
-            common = tuple(self._rules(own, command.runtime, places, real))
+            environment |= shown.environment
+            common = _with_copies(tuple(self._rules(own, command.runtime, places, real)), shown)
+            granted = _with_copies(paths.rules, shown)
             orders: dict[str, Any] = {
                 "binary": command.binary,
                 "argv": command.argv,
@@ -216,14 +238,18 @@ class _CallWalls:
                     "read": (*SYSTEM, *paths.read, *named),
                     "found": tuple(own.items()),
                     "write": paths.write,
-                    "hide": tuple(path for path in paths.hide if kept.shows(path)),
+                    "hide": (*(path for path in paths.hide if kept.shows(path)), *shown.hide),
                     "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
                     "made": made_files(environment["HOME"]),
+                    "copies": shown.copies,
+                    "contents": shown.contents,
+                    "names": shown.names,
+                    "keys": shown.keys,
                 },
-                "rules": (*common, *paths.rules),
+                "rules": (*common, *granted),
             }
-            rules_text = program_access(self._grant.reach, orders, paths.rules, common)
+            rules_text = program_access(self._grant.reach, orders, granted, common)
             self._grant.program_access = self._grant.program_access.with_program(rules_text)
             removed = None if self._spaces or self._lasting is not None else scratch
             watch = LauncherClient(orders, self._egress(), removed, placeholders)
@@ -267,6 +293,10 @@ class _CallWalls:
             raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
         return _Kept(found, tuple(sorted(covered)), frozenset(over))
 
+    def _shown(self, command: Command, paths: KernelPaths) -> Shown:
+        """What the program sees besides, because keys are placed for it."""
+        return Shown()
+
     def _egress(self) -> "_LateEgress | None":
         return _LateEgress(self._grant, self._http) if self._http is not None else None
 
@@ -298,8 +328,41 @@ class _CallWalls:
                 yield KernelRule(path, landlock.READ_FILE)
 
 
+def _with_copies(rules: tuple[KernelRule, ...], shown: Shown) -> tuple[KernelRule, ...]:
+    """Kernel rules with those for copies. The rule of a file that was checked would refuse the copy in its place."""
+    if not shown.copies:
+        return rules
+    kept = (rule for rule in rules if rule.path not in shown.paths)
+    return (*kept, *(KernelRule(path, landlock.READ) for path in (*shown.paths, *shown.directories)))
+
+
 def _is_file(path: str) -> bool:
     return os.path.exists(path) and not os.path.isdir(path)
+
+
+class _InspectedWalls(_CallWalls):
+    """The same, where the proxy looks into connections and places keys. Each program has an authority of its own."""
+
+    def __init__(self, inspection: Inspection, *given: Any) -> None:
+        super().__init__(*given)
+        self._inspection = inspection
+        self._inspecting: Inspecting | None = None
+
+    async def take_secrets(self, value: Callable[[str], Awaitable[str]]) -> None:
+        """Make the authority, and read the keys and the files that they are in; see `TakesSecrets`."""
+        from licet.sandbox.inspection.shown import begin
+
+        self._inspecting = await begin(self._inspection, value, self._grant.reach.manifest.ceiling)
+
+    def _shown(self, command: Command, paths: KernelPaths) -> Shown:
+        from licet.sandbox.inspection.shown import shown_to
+
+        if self._inspecting is None:
+            raise SandboxUnavailable("the keys of this program were not read before its start")
+        return shown_to(command, self._inspecting, paths, network=self._http is not None, spaces=self._spaces)
+
+    def _egress(self) -> "_LateEgress | None":
+        return _LateEgress(self._grant, self._http, self._inspecting) if self._http is not None else None
 
 
 class _Kept(NamedTuple):
@@ -416,8 +479,8 @@ _OF_THE_LAUNCHER: Mapping[bytes, Reason] = {b"LIMIT_PROCESSES": "LIMIT_PROCESSES
 class _LateEgress:
     """The proxy, which is imported and made when a program first connects to it: most programs never do."""
 
-    def __init__(self, grant: Grant, http: Http) -> None:
-        self._grant, self._http = grant, http
+    def __init__(self, grant: Grant, http: Http, inspecting: "Inspecting | None" = None) -> None:
+        self._grant, self._http, self._inspecting = grant, http, inspecting
         self._waiting: socket.socket | None = None
         self._egress: Egress | None = None
 
@@ -431,7 +494,7 @@ class _LateEgress:
 
         listener = self._stop_waiting()
         if listener is not None:
-            self._egress = Egress(self._grant, self._http)
+            self._egress = Egress(self._grant, self._http, inspecting=self._inspecting)
             self._egress.serve(listener)
 
     def _stop_waiting(self) -> socket.socket | None:

@@ -1,0 +1,113 @@
+"""Which connections the proxy of one call or server looks into, and which keys it places there: `inspection_of`.
+
+A key is only given to who holds it: `secret:read:REFERENCE`, or for a key in a file, reading that file. So a delegate
+that has fewer rules has fewer keys, and everything else is the tighter of what manifest, personality, organisation and
+bundles say.
+"""
+
+from collections.abc import Iterator
+
+from licet.core.algebra.rules import InvalidUse, Use, use_of_path
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.reach import Reach, reach_of
+from licet.core.decision.request import REASON_OF_DOMAIN, Ground
+from licet.core.policy.inspection import (
+    NOTHING_INSPECTED,
+    Inspection,
+    StandIn,
+    hosts_of,
+    is_inspected,
+    met_inspect,
+    places_of,
+)
+from licet.core.policy.manifest import COMMANDS, Manifest
+from licet.core.policy.servers import SERVER_PROCESS, Server, server_of, servers_of
+from licet.core.policy.terms import inspection_under, stated_inspection
+from licet.core.values import Origin, Problem
+
+
+def inspection_of(reach: Reach) -> Inspection:
+    """What is looked into and placed for the programs of one call, or for the process of a server."""
+    manifest = reach.manifest
+    server = _server_of(reach)
+    if server is None and not manifest.values and not any(bundle.inspect for bundle in reach.bundles):
+        return NOTHING_INSPECTED
+    stated = inspection_under(stated_inspection(manifest), reach.bundles)
+    if server is not None:  # its process has its own variables alone; it shares them with nothing else of the agent
+        stated = Inspection(met_inspect(stated.inspect, server.inspect), server.stand_ins)
+    placed = tuple(entry for entry in stated.stand_ins if _is_held(entry, reach.grant))
+    return Inspection(stated.inspect, placed)
+
+
+def _server_of(reach: Reach) -> Server | None:
+    prefix, _, name = reach.spec.name.partition(" ")
+    if prefix != SERVER_PROCESS or name not in reach.manifest.servers:  # no tool has a name with a space
+        return None
+    return server_of(name, reach.manifest.servers[name])
+
+
+def _is_held(entry: StandIn, grant: CapabilitySet) -> bool:
+    """Whether who gets a stand-in holds what it stands for."""
+    if entry.secret:
+        return grant.has(Use(f"secret:read:{entry.secret}"))
+    try:
+        return grant.has(use_of_path("read", entry.file))
+    except InvalidUse:  # `~` or `${workdir}` is not filled in yet
+        return False
+
+
+def tunnel_grounds(use: Use, reach: Reach) -> Iterator[Ground]:
+    """Why a program gets no plain connection to a place that is looked into, although a `tcp` rule names it."""
+    if use.domain != "network" or use.action != "tcp" or use.port is None:
+        return
+    if not is_inspected(places_of(inspection_of(reach).inspect), use.target, use.port):
+        return
+    (host,) = hosts_of(places_of((f"{use.target}:{use.port}",)))
+    text = f"{host} is under `inspect`: rules about requests decide there, and `tcp` is for upgrades such as WebSocket"
+    ask = f"ask about a request, such as `GET https://{host}/`"
+    place = _place_of_inspect(use, reach)
+    yield Ground(REASON_OF_DOMAIN["network"], text, place, f"{ask}; or take it out of `inspect` in {place.file}")
+
+
+def _place_of_inspect(use: Use, reach: Reach) -> Origin:
+    """Where a place is named that is looked into."""
+    manifest = reach.manifest
+    for above in manifest.organisations:
+        if is_inspected(places_of(above.inspect), use.target, use.port or 0):
+            return above.place("inspect")
+    for bundle in reach.bundles:
+        if is_inspected(places_of(bundle.inspect), use.target, use.port or 0):
+            return bundle.place("inspect")
+    return manifest.places.get("inspect", manifest.origin)
+
+
+def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Problem]:
+    """Warn about keys whose real value is in a variable, too, and about files that no program may read."""
+    written, manifest = manifest, manifest.expand(workdir, home)
+    held, files = manifest.ceiling, {one.name: one.file for one in stated_inspection(written).stand_ins}
+    for entry in stated_inspection(manifest).stand_ins:
+        place = manifest.places.get(f"stand_ins.{entry.name}", manifest.places.get("stand_ins", manifest.origin))
+        if entry.secret and held.has(Use(f"env:read:{entry.name}")):
+            found, expected = f"`{entry.name}` under `env`, too", "a variable that is only a stand-in"
+            hint = f"tools read the real value of the variable: remove `{entry.name}` from `env`"
+            yield Problem(place, found, expected, hint, "warning")
+        if entry.file and not _is_held(entry, held):
+            found, expected = f"`{files[entry.name]}`, which programs may not read", "a file that they read"
+            hint = f"add `{files[entry.name]}` under `fs_reach.read`: they see a copy with the stand-in"
+            yield Problem(place, found, expected, hint, "warning")
+
+
+def handed_over(manifest: Manifest) -> Iterator[Problem]:
+    """Notes about secrets that servers are given as they are, with the form that keeps them outside."""
+    for server in servers_of(manifest.servers).values():
+        for variable, reference in server.secrets.items() if server.kind == "isolated" else ():
+            place = manifest.places.get(f"servers.{server.name}.secrets.{variable}", manifest.origin)
+            found = f"`{variable}: {reference}` of the server `{server.name}`, which hands the value over"
+            hint = f"write `{variable}: {{secret: {reference}, hosts: [HOST]}}` and `inspect: [HOST]` there"
+            yield Problem(place, found, "a stand-in, so that its process never has the key", hint, "note")
+
+
+def commands_inspected(manifest: Manifest) -> Inspection:
+    """What is looked into and placed for any command of `licet run`, under a manifest `with_commands`."""
+    reach = reach_of(manifest, COMMANDS)
+    return NOTHING_INSPECTED if reach is None else inspection_of(reach)

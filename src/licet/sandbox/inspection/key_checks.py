@@ -1,0 +1,193 @@
+"""What happens to the keys of a run in one request of a program, and in its answer?
+
+Nothing is placed or searched here: `stand_ins` does that. Here is when it is asked, what a receipt says of it, and that
+the first use of a key is on disk before the key leaves.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from licet.core.algebra.rules import Use
+from licet.core.decision.decision import KeyKept, KeyPlaced
+from licet.core.policy.inspection import Inspection, is_inspected, places_of
+from licet.guard.grant import Grant
+from licet.guard.handles.messages import BodyTooLarge, Corrupt, Decoder, Pairs
+from licet.guard.ports import Reply, Unconnected
+from licet.sandbox.inspection.stand_ins import CannotCheck, KeySentAway
+from licet.sandbox.limits import CHUNK, MOST_DECODED
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from licet.sandbox.inspection.stand_ins import KeysInAnswer, KeysOfRequest, StandIns
+
+_NOT_CODED = frozenset({"", "identity"})
+_DECODED = frozenset({"gzip", "x-gzip", "deflate"})
+
+
+class KeyChecks:
+    """The keys of one run, for all of its requests."""
+
+    def __init__(self, grant: Grant, inspection: Inspection, keys: "StandIns") -> None:
+        self.grant, self._keys = grant, keys
+        self._secrets = {one.name: one.secret or one.name for one in inspection.stand_ins}
+        self._hosts = places_of(tuple(host for one in inspection.stand_ins for host in one.hosts))
+        self._noted: set[str] = set()
+        self._noting = asyncio.Lock()
+
+    def of_request(self, use: Use, *, secure: bool) -> "RequestKeys":
+        """The keys of one request; `secure` if it goes on over verified TLS."""
+        port = use.port or 0
+        # A host that may have a key may send it back, also on a connection that began before it got one.
+        known = secure and is_inspected(self._hosts, use.target, port)
+        return RequestKeys(self, self._keys.request(use.target, port, secure=secure), use, may_come_back=known)
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether any key has left in this run."""
+        return bool(self._keys.placed)
+
+    def answer(self) -> "KeysInAnswer | None":
+        """What takes the keys out of one answer; None while there are none to be taken out."""
+        return self._keys.answer()
+
+    def shown(self, text: str) -> str:
+        """A text about a request, for a receipt: without keys."""
+        answer = self._keys.answer()
+        return text if answer is None else answer.text(text)
+
+    def capability(self, name: str) -> str:
+        """How a receipt names a key."""
+        return f"secret:read:{self._secrets.get(name, name)}"
+
+    async def note_placed(self, names: tuple[str, ...], host: str) -> None:
+        """Record the first use of each key; returns once that is on disk, and refuses if it cannot be."""
+        if self._noted.issuperset(names):
+            return
+        async with self._noting:
+            for name in names:
+                if name not in self._noted:
+                    await self.grant.note_durably(KeyPlaced, self.capability(name), rule=host)
+                    self._noted.add(name)
+
+    def refuse(self, sent: KeySentAway, use: Use) -> None:
+        """Refuse a request with a stand-in for a host that the key is not for."""
+        self.grant.refuse_key(self._secrets.get(sent.name, sent.name), use)
+
+
+class RequestKeys:
+    """The keys of one request and its answer. Every method may raise `Refused`."""
+
+    def __init__(self, run: KeyChecks, keys: "KeysOfRequest", use: Use, *, may_come_back: bool) -> None:
+        self._run, self._keys, self._use, self._may_come_back = run, keys, use, may_come_back
+
+    def head(self, target: str, headers: Pairs) -> tuple[str, Pairs]:
+        """The target and the headers as they are sent on."""
+        with self._refused():
+            target, headers = self._keys.target(target), self._keys.headers(headers)
+        if self._may_come_back or self._run.is_placed:  # so that what comes back can be read while it arrives
+            headers = tuple(pair for pair in headers if pair[0].lower() != "accept-encoding")
+            headers += (("Accept-Encoding", "identity"),)
+        return target, headers
+
+    @property
+    def wants_body(self) -> int:
+        """The bytes of the body that must be known as a whole; 0 if it may stream."""
+        return self._keys.wants_body
+
+    def whole_body(self, body: bytes, content_type: str) -> bytes:
+        """A complete body as it is sent on."""
+        with self._refused():
+            return self._keys.whole_body(body, content_type)
+
+    async def streamed(self, body: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
+        """A body as it is sent on, while it arrives."""
+        async for piece in body:
+            with self._refused():
+                checked = self._keys.feed(piece)
+            if checked:
+                yield checked
+        with self._refused():
+            last = self._keys.finish()
+        if last:
+            yield last
+
+    async def check_body(self, body: bytes) -> None:
+        """Check a complete body in which no key is placed."""
+        async for _ in self.streamed(_cut(body)):
+            await asyncio.sleep(0)
+
+    async def note_placed(self) -> None:
+        """Record the keys that were placed in the request; returns once a first use is on disk."""
+        await self._run.note_placed(self._keys.placed, self._use.target)
+
+    def note_kept(self) -> None:
+        """Record the stand-ins that went on as they are."""
+        for name, where in self._keys.left:
+            self._run.grant.note_about(KeyKept, self._run.capability(name), rule=f"{where}, to {self._use.target}")
+
+    def shown(self, text: str) -> str:
+        """A text about the request, for a receipt: without keys."""
+        return self._run.shown(text)
+
+    def clean(self, reply: Reply, method: str) -> Reply:
+        """An answer without the keys of this run. Raises `Unconnected` for one that cannot be looked into."""
+        answer = self._run.answer()
+        if answer is None and not self._may_come_back:
+            return reply
+        headers = reply.headers
+        has_body = method != "HEAD" and reply.status not in (101, 204, 304)
+        codings = [coding for name, value in headers if name.lower() == "content-encoding" for coding in _words(value)]
+        decoder = _decoder(codings) if has_body and not _NOT_CODED.issuperset(codings) else None
+        if decoder is not None:
+            dropped = ("content-encoding", "content-length")
+            headers = tuple(pair for pair in headers if pair[0].lower() not in dropped)
+        if answer is not None:
+            headers = tuple((name, answer.text(value)) for name, value in headers)
+        return replace(reply, headers=headers, body=self._pieces(reply.body, decoder, answer))
+
+    async def _pieces(
+        self, body: AsyncIterator[bytes], decoder: Decoder | None, answer: "KeysInAnswer | None"
+    ) -> AsyncGenerator[bytes]:
+        try:
+            async for raw in body:
+                for number, piece in enumerate((raw,) if decoder is None else decoder.feed(raw)):
+                    if number:  # a few bytes may decompress to many: let other tasks run
+                        await asyncio.sleep(0)
+                    answer = self._run.answer() if answer is None else answer
+                    if shown := piece if answer is None else answer.feed(piece):
+                        yield shown
+            if decoder is not None:
+                decoder.finish()
+        except (BodyTooLarge, Corrupt):
+            raise Unconnected("the answer is compressed, and cannot be looked into for keys") from None
+        if answer is not None and (last := answer.finish()):
+            yield last
+
+    @contextmanager
+    def _refused(self) -> "Iterator[None]":
+        try:
+            yield
+        except KeySentAway as sent:
+            self._run.refuse(sent, self._use)
+        except CannotCheck as wrong:
+            self._run.grant.refuse("INPUT_INVALID", str(wrong), self._use)
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip().lower() for word in value.split(",")]
+
+
+def _decoder(codings: list[str]) -> Decoder:
+    if len(codings) != 1 or codings[0] not in _DECODED:
+        raise Unconnected("the answer is compressed in a way that cannot be looked into for keys")
+    return Decoder(codings[0], MOST_DECODED)
+
+
+async def _cut(body: bytes) -> AsyncGenerator[bytes]:
+    for start in range(0, len(body), CHUNK):
+        yield body[start : start + CHUNK]
