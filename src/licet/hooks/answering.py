@@ -20,9 +20,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.backends.approvals.agent_prompt import AgentPrompt
+from licet.backends.secrets import variables_of
 from licet.core.algebra.rules import InvalidUse
 from licet.core.algebra.scope import Malformed, visible
-from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.placing import inspection_of
 from licet.core.decision.request import Ground
 from licet.core.ledger.entry import AgentFact, Caller
 from licet.errors import LicetError, Refused
@@ -466,9 +467,16 @@ async def _pass_on(signals: AsyncIterator[int], line: LineSignals) -> None:
 
 
 def _named_variables(call: Call) -> list[str]:
-    """The variables whose values a line gets: those that its policy names."""
-    held = call.grant.reach.grant if call.grant is not None else CapabilitySet()
-    return ["TERM", *(rule.key for rule in held.allow if rule.domain == "env" and rule.key)]
+    """The variables that are asked of a line's client: those that its policy names, and those with keys to be placed.
+
+    The shell gets the former alone.
+    """
+    if call.grant is None:
+        return ["TERM"]
+    reach = call.grant.reach
+    keys = (name for one in inspection_of(reach).stand_ins for name in variables_of(one.secret) if one.secret)
+    named = (rule.key for rule in reach.grant.allow if rule.domain == "env" and rule.key)
+    return list(dict.fromkeys(("TERM", *named, *keys)))
 
 
 @asynccontextmanager
