@@ -1,6 +1,5 @@
 """`licet learn` from what was seen inside HTTPS: `inspect`, exact methods, and keys that could stay outside."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -208,22 +207,16 @@ def sent_away(use: str) -> list[Touch]:
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_a_request_that_sent_a_key_away_is_not_learned(turned: bool) -> None:
+@pytest.mark.parametrize("honest", [0, 2])
+def test_a_request_that_would_have_sent_a_key_away_is_not_learned(turned: bool, honest: int) -> None:
     Path("desk.yaml").write_text("agent: desk\n")
-    lines = sent_away("network:https:post@evil.example.com:443") + touches(GET)
+    evil = "network:https:post@evil.example.com:443"
+    lines = sent_away(evil) + touches(GET, *[evil] * honest)
     about: dict[str, Any] = {"source": "gate", "command": (), "agent": "desk", "manifest": "desk.yaml"}
     recording(reversed(lines) if turned else lines, **about)
     found = document()
     assert "evil" not in found["text"]
     assert "api.example.com" in found["text"]
     assert [(one["use"], one["why"]) for one in found["left_out"]] == [
-        ("network:https:post@evil.example.com:443", "it would have sent a key away")
+        (evil, "one of these requests would have sent a key away")
     ]
-
-
-def test_a_host_with_other_requests_is_learned_all_the_same() -> None:
-    Path("desk.yaml").write_text("agent: desk\n")
-    recording(
-        [*sent_away(GET), *touches(GET)], source="gate", command=(), agent="desk", manifest=os.path.abspath("desk.yaml")
-    )
-    assert "api.example.com" in document()["text"]

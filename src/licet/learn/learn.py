@@ -38,7 +38,7 @@ from licet.learn.inside_https import LookedInto, hosts_inside, mere_tunnels, req
 _NOTHING = CapabilitySet()
 _REDACTED = "[redacted"
 _TUNNEL = "requests inside it were seen, and have lines of their own"
-_KEY_SENT = "it would have sent a key away"
+_KEY_SENT = "one of these requests would have sent a key away"
 _RANDOM = "a name that is different each time, in a directory that a rule for it may not cover"
 
 Kind = Literal["allow", "sensitive", "deny"]
@@ -109,7 +109,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
             left_out.append(LeftOut(str(use), "the policy denies it"))
         elif use in tunnels:
             left_out.append(LeftOut(str(use), _TUNNEL))
-        elif recorded.keys_sent and calls.count <= recorded.keys_sent.get(str(use), 0):
+        elif recorded.keys_sent and str(use) in recorded.keys_sent:
             left_out.append(LeftOut(str(use), _KEY_SENT))
         elif why := _cannot_be_named(use):
             left_out.append(LeftOut(visible(str(use)), why))

@@ -44,9 +44,7 @@ class Touch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     outcome: Literal["used", "refused"] = "used"
     count: Annotated[int, Meta(ge=0)] = 1
     made: bool | UnsetType = UNSET  # of a write by a program: whether the name was not there before
-    sent_key: bool | UnsetType = (
-        UNSET  # of a refused request: whether it had a key for another host, and counts as used
-    )
+    sent_key: bool | UnsetType = UNSET  # of a refused request: whether it had a key for another host
 
 
 def recording_line(part: RecordingStart | Touch) -> bytes:
@@ -138,7 +136,7 @@ class Recorded:
         self.refused: dict[str, tuple[Use, Calls]] = {}
         self.made: set[str] = set()  # paths that were written and not there before
         self.inside: set[str] = set()  # uses of the network, as far as HTTPS was looked into
-        self.keys_sent: dict[str, int] = {}  # requests that would have sent a key away: they were allowed, then refused
+        self.keys_sent: set[str] = set()  # requests that would have sent a key away; rules may have allowed them
 
     def add(self, touch: Touch, *, inspected: bool = False) -> None:
         """Add one line; `inspected` if the recording looked into HTTPS. One that was taken back has the count 0."""
@@ -146,7 +144,7 @@ class Recorded:
             return
         self.events += touch.count
         if touch.sent_key is True and touch.outcome == "refused":
-            self.keys_sent[touch.use] = self.keys_sent.get(touch.use, 0) + touch.count
+            self.keys_sent.add(touch.use)
         table = self.used if touch.outcome == "used" else self.refused
         known = table.get(touch.use)
         if known is None:
