@@ -51,20 +51,30 @@ _EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder
 
 _LONGEST_NAME = 63  # the middle of a longer name is cut out
 
-_HERE: Mapping[str, Any] = {"paths": ("dir_path",), "optional": ("dir_path",)}
+_FILE: Mapping[str, Any] = {"paths": ("file_path",)}
+_HERE: Mapping[str, Any] = {"paths": ("dir_path",), "optional": ("dir_path",), "here": True}
+_SEARCHED = ("pattern", "include", "include_pattern", "exclude_pattern", "file_filtering_options")
+_EDITED = ("content", "ai_proposed_content", "instruction", "old_string", "new_string")
 
 _TOOLS = (
     AgentTool("run_shell_command", "shell", "runs a shell line", text="command", directory="dir_path"),
     AgentTool("list_background_processes", "typed", "lists shell lines in the background"),
     AgentTool("read_background_output", "typed", "reads the output of a shell line in the background"),
-    AgentTool("read_file", "read", "reads a file", paths=("file_path",)),
-    AgentTool("read_many_files", "search", "reads files by pattern", undecided=("include",)),
-    AgentTool("list_directory", "read", "lists a directory", paths=("dir_path",)),
+    AgentTool("read_file", "read", "reads a file", **_FILE),
+    # Its patterns hold for every folder of the workspace, and hooks are not told which these are.
+    AgentTool(
+        "read_many_files", "search", "reads files by pattern: never decided", undecided=("include", "exclude", "paths")
+    ),
+    AgentTool(
+        "list_directory", "read", "lists a directory", paths=("dir_path",), data=("ignore", "file_filtering_options")
+    ),
     AgentTool("glob", "search", "finds files by name", patterns=("pattern",), **_HERE),
-    AgentTool("grep_search", "search", "searches files for a pattern", **_HERE),
-    AgentTool("search_file_content", "search", "searches files; the former name of `grep_search`", **_HERE),
-    AgentTool("write_file", "write", "writes a file", paths=("file_path",)),
-    AgentTool("replace", "write", "replaces text in a file", paths=("file_path",)),
+    AgentTool("grep_search", "search", "searches files for a pattern", data=_SEARCHED, **_HERE),
+    AgentTool(
+        "search_file_content", "search", "searches files; the former name of `grep_search`", data=_SEARCHED, **_HERE
+    ),
+    AgentTool("write_file", "write", "writes a file", data=_EDITED, **_FILE),
+    AgentTool("replace", "write", "replaces text in a file", data=_EDITED, **_FILE),
     AgentTool("web_fetch", "fetch", "fetches every URL in a prompt", urls=("prompt", "url")),
     AgentTool("google_web_search", "service", "searches the web"),
     AgentTool("invoke_agent", "subagent", "starts a subagent"),

@@ -58,18 +58,19 @@ NAME = "opencode"
 PRODUCT = "OpenCode"
 _EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
-_HERE: Mapping[str, Any] = {"paths": ("path",), "optional": ("path",)}
+_FILE: Mapping[str, Any] = {"paths": ("filePath",)}
+_HERE: Mapping[str, Any] = {"paths": ("path",), "optional": ("path",), "here": True}
 
 _TOOLS = (
     AgentTool("bash", "shell", "runs a shell line", text="command", directory="workdir"),
-    AgentTool("read", "read", "reads a file, or lists a directory", paths=("filePath",)),
-    AgentTool("list", "read", "lists a directory (earlier versions)", **_HERE),
-    AgentTool("lsp", "read", "asks a language server about a file", paths=("filePath",)),
+    AgentTool("read", "read", "reads a file, or lists a directory", **_FILE),
+    AgentTool("list", "read", "lists a directory (earlier versions)", data=("ignore",), **_HERE),
+    AgentTool("lsp", "read", "asks a language server about a file", data=("query",), **_FILE),
     AgentTool("glob", "search", "finds files by name", patterns=("pattern",), **_HERE),
-    AgentTool("grep", "search", "searches files for a pattern", **_HERE),
-    AgentTool("write", "write", "writes a file", paths=("filePath",)),
-    AgentTool("edit", "write", "replaces text in a file", paths=("filePath",)),
-    AgentTool("multiedit", "write", "replaces several texts in a file (earlier versions)", paths=("filePath",)),
+    AgentTool("grep", "search", "searches files for a pattern", data=("pattern", "include"), **_HERE),
+    AgentTool("write", "write", "writes a file", data=("content",), **_FILE),
+    AgentTool("edit", "write", "replaces text in a file", data=("oldString", "newString"), **_FILE),
+    AgentTool("multiedit", "write", "replaces several texts in a file (earlier versions)", data=("edits",), **_FILE),
     AgentTool("apply_patch", "patch", "adds, changes, moves and deletes files", text="patchText"),
     AgentTool("patch", "patch", "changes files (earlier versions)", text="patchText"),
     AgentTool("batch", "code", "runs several other tools (earlier versions)"),
