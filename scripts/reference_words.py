@@ -132,8 +132,8 @@ HOOK_KINDS = {
 
 HOOK_TOOLS = (
     "A tool that is not listed is refused until the policy declares it. A tool of an MCP server passes if its server "
-    "is licet's gateway with this policy, and is refused otherwise. Arguments that can be read in two ways are refused. "
-    "So is an argument that licet does not know, if it looks like a path or an address."
+    "is licet's gateway with this policy, and is refused otherwise. Arguments that can be read in two ways are "
+    "refused; so is an argument that licet does not know if it looks like a path or an address."
 )
 
 HOOK_SETTINGS = (

@@ -74,6 +74,7 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     plan: bool | None = None  # True: a plan begins here, False: none goes on; for agents that name no mode
     would_ask: bool = False  # whether in that mode the agent would ask its person about a shell line
     would_run: bool = False  # whether in that mode the agent would run a shell line without asking
+    shell: str | None = None  # the shell that it is set to, if the payload says it; may be empty
     subagent: str = ""  # the id of the subagent that makes the call; empty for the session itself
     tool: str = ""  # as the agent calls it
     arguments: Mapping[str, Any] = {}

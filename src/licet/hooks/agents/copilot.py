@@ -50,6 +50,9 @@ PRODUCT = "Copilot CLI"
 _EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
 _FILE: Mapping[str, Any] = {"paths": ("path",)}
+_PLAN = "[[PLAN]]"  # it begins each prompt that is sent in a plan
+_APPROVED = "Plan approved!"  # what it tells the model of a plan whose person agrees; else it goes on
+
 _HERE: Mapping[str, Any] = {"paths": ("paths", "path"), "optional": ("paths", "path"), "here": True}
 _SEARCHED = ("pattern", "glob", "type")
 _EDITED = ("file_text", "old_str", "new_str")
@@ -155,10 +158,21 @@ def read(event: str, payload: bytes) -> AgentEvent:
         subagent=_subagent(fields) or (text_of(fields, "agentName") if is_of_subagent else ""),
         tool=tool,
         arguments=arguments,
+        plan=_plan(event, fields),
         prompt=optional_text(fields, "prompt") if moment == "prompt" else "",
         result=result,
         failed=event == "postToolUseFailure" or (isinstance(result, dict) and result.get("resultType") != "success"),
     )
+
+
+def _plan(event: str, fields: Mapping[str, Any]) -> bool | None:
+    """Whether an event says that a plan begins, or that none goes on."""
+    if event == "userPromptSubmitted":
+        return optional_text(fields, "prompt").startswith(_PLAN)
+    result = fields.get("toolResult")
+    if event != "postToolUse" or fields.get("toolName") != "exit_plan_mode" or not isinstance(result, dict):
+        return None
+    return False if str(result.get("textResultForLlm")).startswith(_APPROVED) else None
 
 
 def _subagent(fields: Mapping[str, Any]) -> str:

@@ -107,6 +107,7 @@ _EVENTS: Mapping[str, Event] = {
     "stop": Event("other", "a turn has ended", installed=False),
 }
 
+_PLANS = frozenset({"ask", "plan"})  # modes in which it changes nothing
 _ASKING = frozenset({"beforeShellExecution", "beforeMCPExecution"})
 _MCP = "MCP:"
 _NOTHING = b"{}"
@@ -135,12 +136,20 @@ def read(event: str, payload: bytes) -> AgentEvent:
         subagent=text_of(fields, "subagent_id") if event in {"subagentStart", "subagentStop"} else "",
         tool=tool,
         arguments=arguments,
+        plan=_plan(event, tool, arguments, optional_text(fields, "composer_mode")),
         call=text_of(fields, "tool_use_id") if is_call else "",
         server=server,
         prompt=optional_text(fields, "prompt") if moment == "prompt" else "",
         result=fields.get("tool_output", fields.get("tool_response")) if result is None else result,
         failed=event == "postToolUseFailure",
     )
+
+
+def _plan(event: str, tool: str, arguments: Mapping[str, Any], mode: str) -> bool | None:
+    """Whether an event says that a mode begins which changes nothing, or another one."""
+    if event == "postToolUse" and tool == "SwitchMode":  # its person may have refused to leave such a mode
+        return True if arguments.get("target_mode_id") in _PLANS else None
+    return mode in _PLANS if mode else None
 
 
 def _call(event: str, fields: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, Any] | None]:
@@ -266,6 +275,8 @@ DIALECT = Dialect(
     unseen=(
         "reads of some versions at `preToolUse`: they are told at `beforeReadFile` alone",
         "most of what agents in the cloud do",
+        "the mode, but for prompts that name it; a line that is put behind walls is never asked about",
+        "which shell runs a line: it is taken to be the login shell",
         "nothing of this was tried: Cursor was not run",
     ),
     expands_home=_EXPANDS_HOME,

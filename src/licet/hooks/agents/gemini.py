@@ -139,12 +139,23 @@ def read(event: str, payload: bytes) -> AgentEvent:
         directory=directory_of(fields),
         tool=tool,
         arguments=arguments,
+        plan=_plan(tool, result) if event == "AfterTool" else None,
         server=server,
         server_name=optional_text(server or {}, "server_name"),
         prompt=optional_text(fields, "prompt") if moment == "prompt" else "",
         result=result,
         failed=isinstance(result, dict) and bool(result.get("error")),
     )
+
+
+def _plan(tool: str, result: Any) -> bool | None:
+    """Whether the end of a call says that a plan begins, or has ended: its person may have said no to either."""
+    said = result.get("llmContent") if isinstance(result, dict) else None
+    if not isinstance(said, str):
+        return None
+    if tool == "enter_plan_mode" and said.startswith("Switching to Plan mode"):
+        return True
+    return False if tool == "exit_plan_mode" and "\nThe approved implementation plan is stored at:" in said else None
 
 
 def printed(event: str, answer: Answer) -> Printed:
@@ -248,7 +259,10 @@ DIALECT = Dialect(
     call_ids=False,
     failing_hook_runs=("exit code 1", "a time-out", "broken JSON or text with exit code 0", "silence"),
     needs_trust="a project's hooks need a trusted folder",
-    unseen=("which of two equal calls at the same time has ended: calls have no id", "the permission mode"),
+    unseen=(
+        "which of two equal calls at the same time has ended: calls have no id",
+        "the permission mode; in a plan it refuses every shell line itself, a rewritten one too",
+    ),
     expands_home=_EXPANDS_HOME,
     keeps="nothing",
     line_program=("bash", "-c"),

@@ -4,7 +4,7 @@ OpenCode has no hooks as programs. A plugin of ours runs in its process, hands e
 does what the answer says. So these words are licet's own:
 
 - To licet: `event`, `sessionID`, `directory`, and where there is one `parentID` (of a subagent's session), `version`,
-  `agent`, `tool`, `callID`, `args`, `prompt`, `output`, `failed`.
+  `agent`, `shell`, `tool`, `callID`, `args`, `prompt`, `output`, `failed`.
 - From licet, with exit code 0: `{"decision": "none"}`, `{"decision": "deny", "reason": …}`, or
   `{"decision": "rewrite", "args": …}`; each may have a `text` for the person.
 
@@ -102,6 +102,7 @@ _EVENTS: Mapping[str, Event] = {
 
 _MODES: Mapping[str, Mode] = {"build": Mode("runs"), "plan": Mode("asks", reads_only=True)}
 
+_PASSED_OVER = frozenset({"", "fish", "nu"})  # it takes bash for them
 _NOTHING = {"decision": "none"}
 
 
@@ -131,6 +132,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
         directory=directory_of(fields, "directory"),
         version=optional_text(fields, "version"),
         mode=mode,
+        shell=_shell(fields),
         reads_only=known.reads_only,
         would_ask=known.shell == "asks",
         would_run=known.shell == "runs",
@@ -142,6 +144,13 @@ def read(event: str, payload: bytes) -> AgentEvent:
         result=fields.get("output"),
         failed=fields.get("failed") is True,
     )
+
+
+def _shell(fields: Mapping[str, Any]) -> str | None:
+    if "shell" not in fields:  # a plugin of an earlier version of licet
+        return None
+    given = optional_text(fields, "shell")
+    return "bash" if given.rpartition("/")[2].lower() in _PASSED_OVER else given
 
 
 def printed(event: str, answer: Answer) -> Printed:
