@@ -30,7 +30,9 @@ DEFAULT_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default
 @pytest.fixture(scope="module", autouse=True)
 def reported_calls() -> None:
     """Skip all of this where the kernel, or a sandbox around the tests, does not report calls."""
-    tried = "import os\nfrom licet.sandbox.kernel import connections, hardening, system_calls\nhardening.no_new_privs()\n"
+    tried = (
+        "import os\nfrom licet.sandbox.kernel import connections, hardening, system_calls\nhardening.no_new_privs()\n"
+    )
     tried += "try:\n    connections.install(connections.program(system_calls.machine()))\n"
     tried += "except OSError:\n    os._exit(77)\nos._exit(0)"
     ended = warm.run(tried, [])

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -236,6 +238,31 @@ def test_a_line_leaves_no_shell_that_reads_what_is_typed(lines: Project, agent: 
     assert agent == "claude" or ";" not in line
 
 
+@needs_namespaces
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_is_typed_after_a_line_is_read_by_nobody(
+    lines: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))  # so that it runs without a resident
+    line = line_of("copilot", asyncio.run(Played("copilot", lines).before("bash", command="echo beg''un; cat")))
+    ours, theirs = os.openpty()
+    shell = ["setsid", "--ctty", "bash", "--norc", "--noprofile", "-i"]
+    shown = b""
+    with subprocess.Popen(shell, stdin=theirs, stdout=theirs, stderr=theirs, cwd=lines.root) as started:
+        os.close(theirs)
+        os.write(ours, f"{line if ends else line.removeprefix('exec ')}\n".encode())
+        with suppress(OSError):  # the terminal is gone with its shell
+            while b"begun" not in shown:
+                shown += os.read(ours, 4096)
+            os.write(ours, b"\x03")
+            os.write(ours, b"echo out''side; exit\n")
+            while part := os.read(ours, 4096):
+                shown += part
+        os.close(ours)
+        started.wait()
+    assert (b"outside" in shown) == (not ends)  # the attack works where the shell goes on
+
+
 @pytest.mark.parametrize(
     ("shell", "path"),
     [("/bin/bash", "/bin/bash"), ("/usr/bin/fish", "/bin/bash"), ("", "/bin/bash"), ("/bin/sh", "/bin/sh")],
@@ -261,8 +288,8 @@ def test_a_line_of_a_shell_with_other_quotes_is_refused(lines: Project, shell: s
 
 # What comes before a line, and whether a plan goes on then.
 Told = tuple[str, tuple[Any, ...]]
-BEGUN = ("prompt", ("[[PLAN]] Do it.", {}))
-ENTERED = ("after", ("enter_plan_mode", {}, "Switching to Plan mode."))
+BEGUN: Told = ("prompt", ("[[PLAN]] Do it.", {}))
+ENTERED: Told = ("after", ("enter_plan_mode", {}, "Switching to Plan mode."))
 APPROVED = (
     "Plan approved. Switching to Default mode.\n\nThe approved implementation plan is stored at: /p/plan.md\nRead it."
 )
