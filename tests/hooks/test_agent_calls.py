@@ -245,19 +245,23 @@ def test_what_is_typed_after_a_line_is_read_by_nobody(
 ) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))  # so that it runs without a resident
     line = line_of("copilot", asyncio.run(Played("copilot", lines).before("bash", command="echo beg''un; cat")))
+    line = line if ends else line.removeprefix("exec ")
     ours, theirs = os.openpty()
-    shell = ["setsid", "--ctty", "bash", "--norc", "--noprofile", "-i"]
+    shell = ["setsid", "--ctty", "bash", "--norc", "--noprofile", "--noediting", "-i"]
     shown = b""
-    with subprocess.Popen(shell, stdin=theirs, stdout=theirs, stderr=theirs, cwd=lines.root) as started:
+    with subprocess.Popen(
+        shell, stdin=theirs, stdout=theirs, stderr=theirs, cwd=lines.root, env={**os.environ, "PS1": "@@>"}
+    ) as started:
         os.close(theirs)
-        os.write(ours, f"{line if ends else line.removeprefix('exec ')}\n".encode())
+        typed = [(b"@@>", f"{line}\n".encode()), (b"begun", b"\x03"), (b"@@>", b"echo out''side; exit\n")]
         with suppress(OSError):  # the terminal is gone with its shell
-            while b"begun" not in shown:
+            for expected, text in typed:
+                seen = len(shown)
+                while expected not in shown[seen:]:
+                    shown += os.read(ours, 4096)
+                os.write(ours, text)
+            while True:
                 shown += os.read(ours, 4096)
-            os.write(ours, b"\x03")
-            os.write(ours, b"echo out''side; exit\n")
-            while part := os.read(ours, 4096):
-                shown += part
         os.close(ours)
         started.wait()
     assert (b"outside" in shown) == (not ends)  # the attack works where the shell goes on
@@ -297,6 +301,11 @@ PLANS: dict[str, tuple[str, list[Told], bool]] = {
     "a prompt of Copilot": ("copilot", [("prompt", ("Do it.", {}))], False),
     "a prompt of Copilot in a plan": ("copilot", [BEGUN], True),
     "one after a plan": ("copilot", [BEGUN, ("prompt", ("Do it.", {}))], False),
+    "what Copilot says in a plan": (
+        "copilot",
+        [BEGUN, ("prompt", ("<system_notification>\nA line has ended.\n</system_notification>", {}))],
+        True,
+    ),
     "one of a subagent": ("copilot", [BEGUN, ("prompt", ("Do it.", {"parentAgentId": "a"}))], True),
     "a plan of a subagent": ("copilot", [("prompt", ("[[PLAN]]", {"parentAgentId": "a"}))], False),
     "a plan that Copilot's person approved": (

@@ -51,6 +51,7 @@ _EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder
 
 _FILE: Mapping[str, Any] = {"paths": ("path",)}
 _PLAN = "[[PLAN]]"  # it begins each prompt that is sent in a plan
+_OWN_WORDS = "<"  # what it says itself, such as that a line has ended, is a prompt in a tag, in a plan too
 _APPROVED = "Plan approved!"  # what it tells the model of a plan whose person agrees; else it goes on
 
 _HERE: Mapping[str, Any] = {"paths": ("paths", "path"), "optional": ("paths", "path"), "here": True}
@@ -168,7 +169,8 @@ def read(event: str, payload: bytes) -> AgentEvent:
 def _plan(event: str, fields: Mapping[str, Any]) -> bool | None:
     """Whether an event says that a plan begins, or that none goes on."""
     if event == "userPromptSubmitted":
-        return optional_text(fields, "prompt").startswith(_PLAN)
+        prompt = optional_text(fields, "prompt")
+        return None if prompt.startswith(_OWN_WORDS) else prompt.startswith(_PLAN)
     result = fields.get("toolResult")
     if event != "postToolUse" or fields.get("toolName") != "exit_plan_mode" or not isinstance(result, dict):
         return None
