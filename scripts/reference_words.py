@@ -121,7 +121,8 @@ HOOK_KINDS = {
     "read": "each path needs `fs:read`, with links followed.",
     "search": "each directory needs `fs:read`. If something below it is denied, the call is refused.",
     "write": "each path needs `fs:write`, with links followed.",
-    "patch": "each file that the patch names needs `fs:write`, and `fs:delete` where it deletes.",
+    "delete": "each path needs `fs:delete`, with links followed.",
+    "patch": "each file that the patch names needs `fs:write`, and `fs:delete` where it deletes or moves the file.",
     "fetch": "each URL needs its GET under `network`.",
     "service": "refused unless the policy names the tool: no argument says where the data goes.",
     "code": "refused unless the policy names the tool. Then it runs without walls.",
@@ -131,7 +132,8 @@ HOOK_KINDS = {
 
 HOOK_TOOLS = (
     "A tool that is not listed is refused until the policy declares it. A tool of an MCP server passes if its server "
-    "is licet's gateway with this policy, and is refused otherwise. Arguments that can be read in two ways are refused."
+    "is licet's gateway with this policy, and is refused otherwise. Arguments that can be read in two ways are "
+    "refused; so is an argument that licet does not know if it looks like a path or an address."
 )
 
 HOOK_SETTINGS = (

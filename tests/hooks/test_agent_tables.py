@@ -26,7 +26,9 @@ def test_a_row_names_what_its_kind_needs(agent: str, tool: AgentTool) -> None:
     assert bool(tool.urls) == (tool.kind == "fetch")
     assert bool(tool.text) == (tool.kind in {"shell", "patch"}) or tool.kind == "typed"
     assert not tool.patterns or tool.kind == "search"
-    assert tool.paths or tool.undecided or tool.kind not in {"read", "search", "write"}
+    assert tool.paths or tool.undecided or tool.kind not in {"read", "search", "write", "delete"}
+    assert set(tool.optional) == set(tool.paths) or not tool.here
+    assert not set(tool.data) & {*tool.paths, *tool.patterns, *tool.urls, *tool.undecided, tool.text, tool.directory}
     assert not set(tool.undecided) & {*tool.paths, *tool.urls, tool.text, tool.directory}
     assert tool.kind != "patch" or AGENTS[agent].patched_files is not None
 

@@ -2,6 +2,9 @@
 
 import asyncio
 import os
+import pwd
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,13 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hooks.lines import Desk
 from licet.guard.open_call import CallNotOpen, restored
 from licet.hooks import tickets as ticket_files
 from licet.hooks.limits import MOST_TICKETS, TICKET_SECONDS
-from licet.hooks.shell_line import NotAsLine, rewritten
+from licet.hooks.shell_line import NotAsLine, rewritten, shell_path
 from licet.hooks.tickets import AgentShell, BadTicket, NoTicket, Ticket, Tickets, digest_of, expiry
 
 SHELLS = [found for name in ("bash", "dash", "zsh") if (found := shutil.which(name, path="/bin:/usr/bin"))]
@@ -76,6 +81,77 @@ def test_the_client_gets_the_text_byte_for_byte(tmp_path: Path, shell: str, text
             assert (ended.returncode, ended.stdout, ended.stderr) == (7, f"line {ID}".encode(), b"")
             assert out.read_bytes() == text.encode()
     assert not (tmp_path / "planted").exists()
+
+
+MORE_TEXTS = [
+    *TEXTS,
+    "\\",
+    "true \\'; touch planted #",
+    "a\\\\b\\\\\\",
+    "\u2019; touch planted #",
+    "'\u2018\u201a\u201b'",
+    "\\\u2019\\",
+]
+FISH = shutil.which("fish")
+
+
+@pytest.mark.parametrize("shell", [*SHELLS, pytest.param(FISH, marks=pytest.mark.skipif(not FISH, reason="no fish"))])
+@pytest.mark.parametrize("text", MORE_TEXTS)
+def test_a_line_for_any_shell_carries_the_text_byte_for_byte(tmp_path: Path, shell: str, text: str) -> None:
+    client = tmp_path / "client"
+    client.write_text('#!/bin/sh\nprintf "%s" "$3" > "$OUT"\nexit 7\n')
+    client.chmod(0o755)
+    out = tmp_path / "out"
+    line = rewritten(text, ID, [str(client)], AgentShell(shell), other_shells=True, ends_shell=True)
+    variables = {"OUT": str(out), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    ended = subprocess.run([shell, "-c", f"{line}; echo still here"], env=variables, capture_output=True, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, b"", b"")
+    assert out.read_bytes() == text.encode()
+    assert not (tmp_path / "planted").exists()
+
+
+@given(text=st.text(alphabet=st.sampled_from("a\\'\u2018\u2019\u201a\u201b\u201c\"`$;|& \n"), max_size=12))
+def test_no_text_ends_its_quotes_in_another_shell(text: str) -> None:
+    line = rewritten(text, ID, ["client"], AgentShell("/bin/bash"), other_shells=True).removeprefix(
+        f"client line {ID} "
+    )
+    pieces = re.findall("'[^']*'|\"[^\"]*\"", line)
+    assert "".join(pieces) == line
+    for piece in pieces:
+        if piece[0] == '"':  # nothing that PowerShell expands, or takes for its end
+            assert set(piece[1:-1]) <= set("\\'\u2018\u2019\u201a\u201b")
+        else:
+            assert not set(piece[1:-1]) & set("\u2018\u2019\u201a\u201b")
+            assert not piece.endswith("\\'")  # in fish the quote would go on
+            assert "\\\\" not in piece
+    assert shlex.split(line) == [text]
+
+
+# Which shell ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "own", ["/usr/bin/fish", "/usr/bin/nu", "xonsh", "/bin/tcsh", "/opt/pwsh", "/sbin/nologin", ""]
+)
+def test_a_shell_that_may_read_lines_otherwise_is_refused(own: str) -> None:
+    with pytest.raises(NotAsLine) as wrong:
+        shell_path("$SHELL", own)
+    assert "SHELL=/bin/bash" in str(wrong.value)
+
+
+@pytest.mark.parametrize(("own", "found"), [("/bin/bash", "/bin/bash"), ("sh", "/bin/sh"), ("/no/zsh", "/bin/sh")])
+def test_a_shell_that_reads_lines_as_they_are_quoted_is_taken(own: str, found: str) -> None:
+    assert shell_path("$SHELL", own) == found
+
+
+def test_the_login_shell_counts_where_the_agent_names_none() -> None:
+    other = next((one.pw_uid for one in pwd.getpwall() if one.pw_shell.endswith(("/nologin", "/false"))), None)
+    if other is None:
+        pytest.skip("every user has a shell here")
+    with pytest.raises(NotAsLine) as wrong:
+        shell_path("$SHELL", user=other)
+    assert "chsh" in str(wrong.value)
+    assert shell_path("bash", user=other) == "/bin/bash"
 
 
 @pytest.mark.parametrize("text", ["a\0b", "\ud800", "x" * 200_000])

@@ -27,11 +27,12 @@ Moment = Literal[
 # What an agent's tool does, so what licet has to decide about it.
 Kind = Literal[
     "shell",  # runs a text as a shell line
-    "typed",  # sends text to a shell line that is running, reads its output, or ends it
+    "typed",  # sends text to a shell line that runs behind walls, reads its output, or ends it
     "read",  # reads the files that `paths` names, or lists directories
     "search",  # reads every file below the directories that `paths` names
-    "write",  # writes, and may delete, the files that `paths` names
-    "patch",  # writes every file that a patch names
+    "write",  # writes the files that `paths` names
+    "delete",  # deletes the files that `paths` names
+    "patch",  # writes or deletes every file that a patch names
     "fetch",  # fetches the URLs that `urls` names
     "service",  # hands data to a service whose address no argument names, and reads what `paths` names
     "code",  # runs a program that is no shell line, so that neither arguments nor walls say what it does: refused
@@ -47,14 +48,16 @@ class AgentTool(Struct, frozen=True):
     name: str  # as the agent's events have it
     kind: Kind
     about: str  # what it does, for a page of the documentation
-    paths: tuple[str, ...] = ()  # the arguments that name files or directories; a missing one is the agent's directory
+    paths: tuple[str, ...] = ()  # the arguments that name files or directories
     optional: tuple[str, ...] = ()  # those of `paths` that may be left out
+    here: bool = False  # whether a call without any of `paths` means the agent's directory
     patterns: tuple[str, ...] = ()  # the arguments with wildcards that name files, below the first of `paths`
     urls: tuple[str, ...] = ()  # the arguments that name URLs, or hold texts that contain URLs
     text: str = ""  # the argument with the shell line, the patch, or the typed text
     directory: str = ""  # the argument that names the directory of a shell line
     skill: str = ""  # the argument that names a skill whose text runs commands when it is loaded
     undecided: tuple[str, ...] = ()  # arguments that licet cannot decide about: a call that has one is unreadable
+    data: tuple[str, ...] = ()  # arguments that name nothing it touches, though they may look like paths
     seen: bool = True  # whether the agent's hooks are told of its calls
 
 
@@ -69,8 +72,10 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     version: str = ""  # of the agent, if the payload has it
     mode: str = ""  # the permission mode, in the agent's words
     reads_only: bool = False  # whether that mode is a plan or another that changes nothing
+    plan: bool | None = None  # True: a plan begins here, False: none goes on; for agents that name no mode
     would_ask: bool = False  # whether in that mode the agent would ask its person about a shell line
     would_run: bool = False  # whether in that mode the agent would run a shell line without asking
+    shell: str | None = None  # the shell that it is set to, if the payload says it; may be empty
     subagent: str = ""  # the id of the subagent that makes the call; empty for the session itself
     tool: str = ""  # as the agent calls it
     arguments: Mapping[str, Any] = {}

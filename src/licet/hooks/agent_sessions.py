@@ -23,7 +23,7 @@ from licet.hooks.limits import MOST_OPEN_CALLS, MOST_SESSIONS, SESSION_DAYS
 from licet.hooks.policy_choice import Choice, NoPolicy, hooks_directory
 from licet.own_files import create_file, read_regular
 
-_ABOUT, _CALLS, _SCRATCH = "session.json", "calls", "scratch"
+_ABOUT, _CALLS, _SCRATCH, _PLAN = "session.json", "calls", "scratch", "plan"
 _MOST_ABOUT, _MOST_CALL = 1 << 20, 64 << 20  # bytes
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _LONGEST_NAME = 128
@@ -114,6 +114,18 @@ class AgentSessions:
             raise SessionUnusable(f"the session cannot be kept: {wrong.strerror}") from None
         self._forget_old()
         return session
+
+    def set_plan(self, session: AgentSession, *, plan: bool) -> None:
+        """Keep that a plan has begun, in which nothing may be changed, or that none goes on."""
+        mark = self.directory / session.place / _PLAN
+        try:
+            mark.touch(mode=0o600) if plan else mark.unlink(missing_ok=True)
+        except OSError as wrong:
+            raise SessionUnusable(f"the mode of the session cannot be kept: {wrong.strerror}") from None
+
+    def has_plan(self, session: AgentSession) -> bool:
+        """Whether a plan goes on, as far as the agent's events say."""
+        return os.path.lexists(self.directory / session.place / _PLAN)
 
     def scratch(self, session: AgentSession) -> Path:
         """The directory for what lives as long as the session; it may not exist."""

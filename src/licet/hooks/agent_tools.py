@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.algebra.rules import Use, use_of_path, use_of_url
-from licet.core.algebra.scope import Malformed, inside
+from licet.core.algebra.scope import Malformed, inside, visible
 from licet.core.algebra.scope import name as checked_name
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
@@ -35,13 +35,17 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "read": ("fs:read:*",),
     "search": ("fs:read:*",),
     "write": ("fs:read:*", "fs:write:*"),
+    "delete": ("fs:read:*",),
     "patch": ("fs:read:*", "fs:write:*"),
     "fetch": ("network:http:get@*", "network:https:get@*"),
     "service": ("fs:read:*",),
 }
-_OPTIONAL: Mapping[str, tuple[str, ...]] = {"patch": ("fs:delete:*",)}
-_EFFECTS: Mapping[str, EffectClass] = {"write": "write_limited", "patch": "full"}
+_OPTIONAL: Mapping[str, tuple[str, ...]] = {"patch": ("fs:delete:*",), "delete": ("fs:delete:*",)}
+_EFFECTS: Mapping[str, EffectClass] = {"write": "write_limited", "delete": "full", "patch": "full"}
 _WILD = frozenset("*?[{")
+_TOUCHING = frozenset({"read", "search", "write", "delete", "patch", "fetch"})
+_PATH_WORDS = ("path", "file", "dir", "folder", "uri", "url", "target")
+_PATH_STARTS = ("/", "~", "..", "\\\\", "file:")
 NAMED_ONLY = ("service", "code")  # kinds of tools that a policy must name
 
 
@@ -152,15 +156,20 @@ def touches(dialect: Dialect, row: AgentTool, event: AgentEvent, home: str) -> I
     Raises `Unreadable`, `InvalidUse` or `Malformed` for arguments that do not say it.
     """
     base = home if dialect.expands_home else ""
+    if row.kind in _TOUCHING and (unknown := unknown_path(row, event.arguments)):
+        raise Unreadable(f"`{row.name}` has `{visible(unknown)}`, which may name a file, and which licet does not know")
     match row.kind:
-        case "read" | "search" | "write" | "service":
+        case "read" | "search" | "write" | "delete" | "service":
             yield from path_touches(row, event.arguments, event.directory, base)
         case "patch":
             if dialect.patched_files is None:
                 raise Unreadable(f"`{row.name}` is a patch of a kind that licet cannot read")
-            for file in dialect.patched_files(text_argument(event.arguments, row.text)):
-                action = "delete" if file.action == "delete" else "write"
-                yield file_touch(action, file.path, event.directory, base)
+            files = dialect.patched_files(text_argument(event.arguments, row.text))
+            for number, file in enumerate(files):
+                if file.action != "delete":
+                    yield file_touch("write", file.path, event.directory, base)
+                if file.action == "delete" or [one.action for one in files[number + 1 : number + 2]] == ["move"]:
+                    yield file_touch("delete", file.path, event.directory, base)  # a move deletes the old name
         case "fetch":
             for url in dialect.urls(row, event.arguments):
                 yield Touch((use_of_url("GET", url),))
@@ -178,11 +187,16 @@ def text_argument(arguments: Mapping[str, Any], name: str) -> str:
 
 def path_touches(row: AgentTool, arguments: Mapping[str, Any], directory: str, home: str) -> Iterator[Touch]:
     """What the paths in the arguments of a call touch. Raises `InvalidUse` or `Malformed` for what is no path."""
-    action = "write" if row.kind == "write" else "read"
-    for argument in row.paths:
-        given = arguments.get(argument)
-        if given is None and argument in row.optional:
-            given = "."
+    action = row.kind if row.kind in ("write", "delete") else "read"
+    named = {argument: arguments[argument] for argument in row.paths if arguments.get(argument) is not None}
+    missing = next((argument for argument in row.paths if argument not in (*named, *row.optional)), "")
+    if missing or not (named or row.here or row.kind == "service"):
+        where = f"`{missing}`" if missing else "any argument that licet knows"
+        raise Unreadable(f"`{row.name}` has no path in {where}")
+    if row.here and not named:
+        named = {"": "."}
+    bases = []
+    for argument, given in named.items():
         every = given if isinstance(given, list) and given else [given]
         for path in every:
             if not isinstance(path, str) or not path:
@@ -190,13 +204,36 @@ def path_touches(row: AgentTool, arguments: Mapping[str, Any], directory: str, h
             touch = _touch(row, action, argument, path, directory, home)
             if given is not path and path != touch.resolved:  # only a whole argument is handed back
                 raise Unreadable(f"expected the paths in `{argument}` to be resolved: no link, no `..`, from the root")
+            bases.append(path)
             yield touch if given is path else replace(touch, argument="")
     for argument in row.patterns:
         given = arguments.get(argument)
         if isinstance(given, str) and given:
-            base = next((arguments[one] for one in row.paths if isinstance(arguments.get(one), str)), ".")
-            start = resolved(_before_wildcards(given), resolved(base, directory, home)[0], home)[0]
-            yield Touch(tuple(_uses("read", start)), tree=start if row.kind == "search" else "")
+            for base in bases:
+                start = resolved(_before_wildcards(given), resolved(base, directory, home)[0], home)[0]
+                yield Touch(tuple(_uses("read", start)), tree=start if row.kind == "search" else "")
+
+
+def unknown_path(row: AgentTool, arguments: Mapping[str, Any]) -> str:
+    """An argument that the tool's row does not have, and that may name a path or an address; empty if there is none.
+
+    A version of the agent that is newer than the row may read it.
+    """
+    known = {*row.paths, *row.patterns, *row.urls, *row.undecided, *row.data, row.text, row.directory}
+    others = ((name, value) for name, value in arguments.items() if name not in known)
+    return next((name for name, value in others if _may_be_path(name, value)), "")
+
+
+def _may_be_path(name: str, value: object) -> bool:
+    match value:
+        case str():
+            return bool(value) and (any(word in name.lower() for word in _PATH_WORDS) or value.startswith(_PATH_STARTS))
+        case list():
+            return any(_may_be_path(name, one) for one in value)
+        case dict():
+            return any(_may_be_path(f"{name}.{key}", one) or _may_be_path("", key) for key, one in value.items())
+        case _:
+            return False
 
 
 def _touch(row: AgentTool, action: str, argument: str, given: str, directory: str, home: str) -> Touch:

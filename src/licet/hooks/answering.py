@@ -7,7 +7,6 @@ a call is a refusal. An error after one, or at any other event, stops nobody.
 
 import asyncio
 import os
-import pwd
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
@@ -72,10 +71,10 @@ from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.ready_supervisors import ReadySupervisors
 from licet.hooks.resident import Variables
 from licet.hooks.set_aside import Watched, set_aside
-from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
+from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, NotAsLine, rewritten, run_line, shell_path
 from licet.hooks.skills import why_not_loaded
 from licet.hooks.switches import CONFIGURES, is_closed, make_missing
-from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
+from licet.hooks.tickets import AgentShell, BadTicket, NoTicket, Ticket, Tickets, digest_of, expiry
 from licet.policy_files.policy_paths import home_directory
 from licet.sandbox.scratch import end_session, remove_stale
 from licet.sandbox.streams import write_all
@@ -126,6 +125,8 @@ class Answering:
 
     async def _answer(self, dialect: Dialect, event: AgentEvent, directory: str) -> Answer:
         session = self._session(event, directory)
+        if event.plan is not None and not event.subagent:
+            self._sessions.set_plan(session, plan=event.plan)
         match event.moment:
             case "before a call":
                 return await self._before_call(dialect, session, event)
@@ -273,7 +274,8 @@ class Answering:
             result = await never_ran(call, why, "INPUT_INVALID" if unreadable else "DECISION_FAILED")
             if not isinstance(error, Exception):
                 raise
-            return Refuse(_reason(result))
+            own = isinstance(error, NotAsLine | NoTicket | Unreadable)
+            return Refuse(_reason(result, str(error) if own else ""))
         if asked:
             policy = made.gate.manifest.origin.file
             text = f"licet asks you about this call of {visible(name)}: {policy} wants a person to agree"
@@ -282,8 +284,8 @@ class Answering:
             return Silent()
         # Walls take the place of the agent's question, where the mode would have asked or run. An agent that names no
         # mode asks unless it was told to ask nothing.
-        allow = line and (event.would_ask or event.would_run or not dialect.modes)
-        return Rewrite(arguments, allow=allow)
+        may_allow = event.would_ask or event.would_run or not (dialect.modes or self._sessions.has_plan(session))
+        return Rewrite(arguments, allow=line and may_allow)
 
     def _rewritten(
         self, made: AgentGate, session: AgentSession, dialect: Dialect, event: AgentEvent, row: AgentTool, key: str
@@ -295,7 +297,7 @@ class Answering:
         directory = resolved(given if isinstance(given, str) and given else ".", event.directory, base)[1]
         choice = session.choice
         assert choice is not None  # noqa: S101 - the call was opened under its policy
-        shell = AgentShell(shell_path(dialect.line_program[0]), dialect.keeps)
+        shell = AgentShell(shell_path(dialect.line_program[0], event.shell), dialect.keeps)
         ticket = Ticket(
             agent=event.agent,
             session=session.name,
@@ -305,12 +307,20 @@ class Answering:
             policy=choice.policy,
             policy_digest=made.gate.policy.digest,
             workdir=choice.workdir,
-            reads_only=event.reads_only,
+            reads_only=event.reads_only or self._sessions.has_plan(session),
             call=msgspec.json.encode(_LineOf(session.id, key)),
             expires=expiry(),
         )
         name = self._tickets.issue(ticket)
-        line = rewritten(text, name, client_words(), shell, self._tickets.directory_link(name))
+        line = rewritten(
+            text,
+            name,
+            client_words(),
+            shell,
+            self._tickets.directory_link(name),
+            other_shells=dialect.other_shells,
+            ends_shell=dialect.ends_shell,
+        )
         return {**event.arguments, row.text: line}
 
     # Shell lines ------------------------------------------------------------------------------------------------------
@@ -435,20 +445,6 @@ def client_words() -> tuple[str, ...]:
     return sys.executable, "-I", "-S", str(Path(__file__).with_name("resident_client.py"))
 
 
-def shell_path(named: str) -> str:
-    """The shell that an agent runs lines with: a path, a name of the system's, or that of its user, `$SHELL`."""
-    if named == "$SHELL":
-        try:
-            own = pwd.getpwuid(os.getuid()).pw_shell
-        except KeyError:  # a user without an entry, as in containers
-            own = ""
-        named = own if os.path.basename(own) in ("bash", "zsh", "dash", "sh") else "bash"
-    places = (
-        [named] if os.path.isabs(named) else [f"{place}/{named}" for place in ("/bin", "/usr/bin", "/usr/local/bin")]
-    )
-    return next((path for path in places if os.access(path, os.X_OK)), "/bin/sh")
-
-
 def scratch_name(agent: str, session: str) -> str:
     """What the scratch of an agent's session is called."""
     return f"{agent}/{session}"
@@ -534,9 +530,12 @@ def _handed_back(arguments: Mapping[str, Any], found: Iterable[Touch]) -> dict[s
     return {**arguments, **{name: path for name, path in changed.items() if name in arguments}}
 
 
-def _reason(result: Result) -> str:
-    """Why a call is refused: for the model, with the line that decided, and what a person can do."""
-    line = refusal_line(result)
+def _reason(result: Result, own: str = "") -> str:
+    """Why a call is refused: for the model, with the line that decided, and what a person can do.
+
+    `own` is what the hooks themselves say of a call that they cannot decide about, or cannot rewrite.
+    """
+    line = f"{refusal_line(result)}{': ' if own else ''}{visible(own)}"
     where = _place(result)
     receipt = f"receipt {result.receipt}" if result.receipt else "no receipt"
     return f"licet refuses this call: {line[:REASON_CHARACTERS]}{f' ({where})' if where else ''}; {receipt}"

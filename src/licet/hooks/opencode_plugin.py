@@ -21,6 +21,7 @@ const MILLISECONDS = {milliseconds}
 
 const parents = new Map()
 const agents = new Map()
+let shell = process.env.SHELL ?? ""
 
 function ask(event, payload, directory) {{
   return new Promise((resolve, reject) => {{
@@ -66,7 +67,7 @@ export const LicetHooks = async ({{ client, directory }}) => {{
     }}
     const parentID = parents.get(sessionID)
     const agent = agents.get(sessionID)
-    return {{ sessionID, ...(parentID ? {{ parentID }} : {{}}), ...(agent ? {{ agent }} : {{}}) }}
+    return {{ sessionID, shell, ...(parentID ? {{ parentID }} : {{}}), ...(agent ? {{ agent }} : {{}}) }}
   }}
 
   async function tell(event, payload) {{
@@ -76,6 +77,9 @@ export const LicetHooks = async ({{ client, directory }}) => {{
   }}
 
   return {{
+    config: async (found) => {{
+      if (typeof found?.shell === "string" && found.shell) shell = found.shell
+    }},
     "tool.execute.before": async (input, output) => {{
       const who = await about(input.sessionID)
       const args = output.args ?? {{}}

@@ -10,6 +10,7 @@ What differs from the bare line: what it leaves running in the background ends w
 
 import asyncio
 import os
+import pwd
 import shlex
 import stat
 import time
@@ -23,6 +24,7 @@ from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.placing import inspection_of
+from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
 from licet.guard.execution import Finished, limit_name
 from licet.guard.facts import Call
@@ -45,22 +47,64 @@ _ENDED = "licet_ended"  # a variable in shells
 _CURRENT = "shell"  # in the state of a session: what the last line has left
 _COMPLETE = b"# complete\n"
 _LONGEST_PATH = 4096  # bytes
+_SHELLS = ("bash", "dash", "ksh", "sh", "zsh")  # those that read a line as it is written here
+# What ends or changes a quoted text in some shell: `'` and what PowerShell takes for it, and in fish a backslash that
+# stands before one, at the end, or before another.
+_QUOTES = late_pattern("(?:['\u2018-\u201b]|\\\\(?=['\u2018-\u201b\\\\]|\\Z)|(?<=\\\\)\\\\)+")
 
 
 class NotAsLine(LicetError):
     """A text that no rewritten line can carry, so the call is refused."""
 
 
+def shell_path(named: str, own: str | None = None, user: int | None = None) -> str:
+    """The shell that an agent runs lines with: a path, a name of the system's, or that of its user, `$SHELL`.
+
+    `own` is what the agent says of the last; else it is the login shell of the user. Raises `NotAsLine` for a shell
+    that may read a line in another way than it is quoted here.
+    """
+    if named == "$SHELL":
+        named = _login_shell(os.getuid() if user is None else user) if own is None else own
+        if os.path.basename(named) not in _SHELLS:
+            advice = "set another with `chsh -s /bin/bash`" if own is None else "start the agent with `SHELL=/bin/bash`"
+            raise NotAsLine(
+                f"the agent runs lines with `{visible(named)}`, which may read them in another way: {advice} "
+                f"(or {', '.join(one for one in _SHELLS if one != 'bash')})"
+            )
+    places = (
+        [named] if os.path.isabs(named) else [f"{place}/{named}" for place in ("/bin", "/usr/bin", "/usr/local/bin")]
+    )
+    return next((path for path in places if os.access(path, os.X_OK)), "/bin/sh")
+
+
+def _login_shell(user: int) -> str:
+    try:
+        return pwd.getpwuid(user).pw_shell or "/bin/sh"
+    except KeyError:  # a user without an entry, as in containers
+        return "/bin/sh"
+
+
 # The line that the agent runs ----------------------------------------------------------------------------------------
 
 
-def rewritten(text: str, ticket: str, client: Sequence[str], shell: AgentShell, back: str = "") -> str:
+def rewritten(
+    text: str,
+    ticket: str,
+    client: Sequence[str],
+    shell: AgentShell,
+    back: str = "",
+    *,
+    other_shells: bool = False,
+    ends_shell: bool = False,
+) -> str:
     """The line that an agent runs instead of a text. Raises `NotAsLine`.
 
     `client` are the words that start licet's client. `back` is `Tickets.directory_link` of the ticket, for a shell that
-    keeps its directory: after the line it goes there, if licet has made that link.
+    keeps its directory: after the line it goes there, if licet has made that link. `other_shells` and `ends_shell` are
+    those of the agent's dialect.
     """
-    line = f"{shlex.join(client)} line {ticket} {_quoted(text)}"
+    quoted = _quoted_anywhere(text) if other_shells else _quoted(text)
+    line = f"{'exec ' if ends_shell else ''}{shlex.join(client)} line {ticket} {quoted}"
     if shell.keeps != "nothing":
         go = f"{_builtin(shell)}cd -P {shlex.quote(back)} 2>/dev/null || :"
         line = f"{line}; {_ENDED}=$?; {go}; (exit ${_ENDED})"
@@ -71,13 +115,23 @@ def rewritten(text: str, ticket: str, client: Sequence[str], shell: AgentShell, 
 
 def _quoted(text: str) -> str:
     """A text as one word of any POSIX shell."""
+    _check_text(text)
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def _quoted_anywhere(text: str) -> str:
+    """The same; fish reads it as the same word, and PowerShell as several, without running any of it."""
+    _check_text(text)
+    return "'" + _QUOTES.sub(lambda found: "'\"" + found[0].replace("\\", "\\\\") + "\"'", text) + "'"
+
+
+def _check_text(text: str) -> None:
     if "\0" in text:
         raise NotAsLine("the line has a NUL character, which no shell can be given")
     try:
         text.encode()
     except UnicodeEncodeError:
         raise NotAsLine("the line has half of a surrogate pair, which is no text") from None
-    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _builtin(shell: AgentShell) -> str:

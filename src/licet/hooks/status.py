@@ -220,7 +220,7 @@ def _calls(dialect: Dialect) -> CallsSeen:
     seen = [row for row in dialect.tools.values() if row.seen]
     named = ("service", "code")
     return CallsSeen(
-        decided=tuple(row.name for row in seen if row.kind in ("read", "search", "write", "patch", "fetch")),
+        decided=tuple(row.name for row in seen if row.kind in ("read", "search", "write", "delete", "patch", "fetch")),
         rewritten=tuple(row.name for row in seen if row.kind == "shell"),
         refused=tuple(row.name for row in seen if row.kind in named),
         unseen_tools=tuple(row.name for row in dialect.tools.values() if not row.seen),

@@ -50,6 +50,9 @@ NAME = "claude"
 PRODUCT = "Claude Code"
 _EXPANDS_HOME = True  # whether `~/a` is below the home, and not below a folder named `~`
 
+_FILE: Mapping[str, Any] = {"paths": ("file_path",)}
+_HERE: Mapping[str, Any] = {"paths": ("path",), "optional": ("path",), "here": True}
+
 _TOOLS = (
     AgentTool("Bash", "shell", "runs a shell line", text="command"),
     AgentTool("PowerShell", "code", "runs a line of PowerShell"),
@@ -61,19 +64,19 @@ _TOOLS = (
     AgentTool("KillBash", "typed", "ends a shell line in the background; the former name of `TaskStop`"),
     AgentTool("TaskOutput", "typed", "reads the output of a task in the background (earlier versions)"),
     AgentTool("BashOutput", "typed", "reads the output of a shell line in the background (earlier versions)"),
-    AgentTool("Read", "read", "reads a file", paths=("file_path",)),
+    AgentTool("Read", "read", "reads a file", **_FILE),
     AgentTool("NotebookRead", "read", "reads a notebook (earlier versions)", paths=("notebook_path",)),
-    AgentTool("LS", "read", "lists a directory (earlier versions)", paths=("path",)),
+    AgentTool("LS", "read", "lists a directory (earlier versions)", paths=("path",), data=("ignore",)),
     AgentTool("LSP", "read", "asks a language server about a file", paths=("filePath",)),
-    AgentTool("Glob", "search", "finds files by name", paths=("path",), optional=("path",), patterns=("pattern",)),
-    AgentTool("Grep", "search", "searches files for a pattern", paths=("path",), optional=("path",)),
-    AgentTool("Write", "write", "writes a file", paths=("file_path",)),
-    AgentTool("Edit", "write", "replaces text in a file", paths=("file_path",)),
-    AgentTool("MultiEdit", "write", "replaces several texts in a file (earlier versions)", paths=("file_path",)),
-    AgentTool("NotebookEdit", "write", "edits a cell of a notebook", paths=("notebook_path",)),
-    AgentTool("EnterWorktree", "write", "makes a git worktree and goes there", paths=("path",), optional=("path",)),
-    AgentTool("ExitWorktree", "write", "leaves a git worktree, and may delete it", paths=("path",), optional=("path",)),
-    AgentTool("WebFetch", "fetch", "fetches a page", urls=("url",)),
+    AgentTool("Glob", "search", "finds files by name", patterns=("pattern",), **_HERE),
+    AgentTool("Grep", "search", "searches files for a pattern", data=("pattern", "glob", "type"), **_HERE),
+    AgentTool("Write", "write", "writes a file", data=("content",), **_FILE),
+    AgentTool("Edit", "write", "replaces text in a file", data=("old_string", "new_string"), **_FILE),
+    AgentTool("MultiEdit", "write", "replaces several texts in a file (earlier versions)", data=("edits",), **_FILE),
+    AgentTool("NotebookEdit", "write", "edits a cell of a notebook", paths=("notebook_path",), data=("new_source",)),
+    AgentTool("EnterWorktree", "write", "makes a git worktree and goes there", **_HERE),
+    AgentTool("ExitWorktree", "write", "leaves a git worktree, and may delete it", **_HERE),
+    AgentTool("WebFetch", "fetch", "fetches a page", urls=("url",), data=("prompt",)),
     AgentTool("WebSearch", "service", "searches the web"),
     AgentTool(
         "Artifact",

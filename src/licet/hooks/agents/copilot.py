@@ -49,11 +49,19 @@ NAME = "copilot"
 PRODUCT = "Copilot CLI"
 _EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
-_HERE: Mapping[str, Any] = {"paths": ("paths", "path"), "optional": ("paths", "path")}
+_FILE: Mapping[str, Any] = {"paths": ("path",)}
+_PLAN = "[[PLAN]]"  # it begins each prompt that is sent in a plan
+_OWN_WORDS = "<"  # what it says itself, such as that a line has ended, is a prompt in a tag, in a plan too
+_APPROVED = "Plan approved!"  # what it tells the model of a plan whose person agrees; else it goes on
+
+_HERE: Mapping[str, Any] = {"paths": ("paths", "path"), "optional": ("paths", "path"), "here": True}
+_SEARCHED = ("pattern", "glob", "type")
+_EDITED = ("file_text", "old_str", "new_str")
 
 _TOOLS = (
     AgentTool("bash", "shell", "runs a shell line", text="command"),
-    AgentTool("write_bash", "typed", "types into a shell that is running", text="input"),
+    # Hooks are not told whether the shell reads it, or a line behind walls that the shell runs.
+    AgentTool("write_bash", "code", "types into a shell that is running (other versions)"),
     AgentTool("read_bash", "typed", "reads the output of a shell that is running"),
     AgentTool("stop_bash", "typed", "ends a shell that is running"),
     AgentTool("list_bash", "typed", "lists shells that are running"),
@@ -62,14 +70,14 @@ _TOOLS = (
     AgentTool("read_powershell", "typed", "reads the output of a PowerShell that is running"),
     AgentTool("stop_powershell", "typed", "ends a PowerShell that is running"),
     AgentTool("list_powershell", "typed", "lists PowerShells that are running"),
-    AgentTool("view", "read", "reads a file, or lists a directory", paths=("path",)),
-    AgentTool("show_file", "read", "shows the person a file", paths=("path",)),
+    AgentTool("view", "read", "reads a file, or lists a directory", **_FILE),
+    AgentTool("show_file", "read", "shows the person a file", **_FILE),
     AgentTool("glob", "search", "finds files by name", patterns=("pattern",), **_HERE),
-    AgentTool("grep", "search", "searches files for a pattern", **_HERE),
-    AgentTool("rg", "search", "searches files for a pattern", **_HERE),
-    AgentTool("create", "write", "writes a new file", paths=("path",)),
-    AgentTool("edit", "write", "replaces text in a file", paths=("path",)),
-    AgentTool("str_replace_editor", "write", "reads, writes or edits a file (earlier versions)", paths=("path",)),
+    AgentTool("grep", "search", "searches files for a pattern", data=_SEARCHED, **_HERE),
+    AgentTool("rg", "search", "searches files for a pattern", data=_SEARCHED, **_HERE),
+    AgentTool("create", "write", "writes a new file", data=_EDITED, **_FILE),
+    AgentTool("edit", "write", "replaces text in a file", data=_EDITED, **_FILE),
+    AgentTool("str_replace_editor", "write", "reads, writes or edits a file (earlier versions)", data=_EDITED, **_FILE),
     AgentTool("apply_patch", "patch", "adds, changes, moves and deletes files", text="input"),
     AgentTool("web_fetch", "fetch", "fetches a page", urls=("url",)),
     AgentTool("web_search", "service", "searches the web"),
@@ -151,10 +159,22 @@ def read(event: str, payload: bytes) -> AgentEvent:
         subagent=_subagent(fields) or (text_of(fields, "agentName") if is_of_subagent else ""),
         tool=tool,
         arguments=arguments,
+        plan=_plan(event, fields),
         prompt=optional_text(fields, "prompt") if moment == "prompt" else "",
         result=result,
         failed=event == "postToolUseFailure" or (isinstance(result, dict) and result.get("resultType") != "success"),
     )
+
+
+def _plan(event: str, fields: Mapping[str, Any]) -> bool | None:
+    """Whether an event says that a plan begins, or that none goes on."""
+    if event == "userPromptSubmitted":
+        prompt = optional_text(fields, "prompt")
+        return None if prompt.startswith(_OWN_WORDS) else prompt.startswith(_PLAN)
+    result = fields.get("toolResult")
+    if event != "postToolUse" or fields.get("toolName") != "exit_plan_mode" or not isinstance(result, dict):
+        return None
+    return False if str(result.get("textResultForLlm")).startswith(_APPROVED) else None
 
 
 def _subagent(fields: Mapping[str, Any]) -> str:
@@ -263,11 +283,12 @@ DIALECT = Dialect(
     unseen=(
         "which of two equal calls at the same time has ended: calls have no id",
         "a line that the person types after `!`",
-        "the permission mode",
+        "the permission mode; that a plan has begun is told with the next prompt, and that it was approved at once",
     ),
     expands_home=_EXPANDS_HOME,
-    keeps="shell",
-    line_program=("/bin/bash",),
+    keeps="nothing",
+    line_program=("/bin/bash", "--norc", "--noprofile", "-c"),
+    ends_shell=True,
     timeout_unit="seconds",
     timeout=30,
     timeout_key="timeoutSec",

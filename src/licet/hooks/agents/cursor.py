@@ -46,32 +46,36 @@ NAME = "cursor"
 PRODUCT = "Cursor"
 _EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
-_FILE: Mapping[str, Any] = {
-    "paths": ("file_path", "path"),
-    "optional": ("file_path", "path"),
-}  # sources differ: each must be allowed
-_FOLDER: Mapping[str, Any] = {"paths": ("target_directory", "path"), "optional": ("target_directory", "path")}
+# Sources differ: one must be there, and each that is there must be allowed.
+_FILES = ("file_path", "path", "target_file")
+_FOLDERS = ("target_directory", "path")
+_FILE: Mapping[str, Any] = {"paths": _FILES, "optional": _FILES}
+_FOLDER: Mapping[str, Any] = {"paths": _FOLDERS, "optional": _FOLDERS, "here": True}
+_SAID = ("explanation", "instructions")
+_EDITED = ("content", "contents", "file_text", "code_edit", "edits", "old_string", "new_string", *_SAID)
 
 _TOOLS = (
     AgentTool("Shell", "shell", "runs a shell line", text="command", directory="working_directory"),
-    AgentTool("Read", "read", "reads a file", **_FILE),
-    AgentTool("ReadFile", "read", "reads a file; another name of `Read`", **_FILE),
-    AgentTool("LS", "read", "lists a directory", **_FOLDER),
+    AgentTool("Read", "read", "reads a file", data=_SAID, **_FILE),
+    AgentTool("ReadFile", "read", "reads a file; another name of `Read`", data=_SAID, **_FILE),
+    AgentTool("LS", "read", "lists a directory", data=("ignore_globs", *_SAID), **_FOLDER),
     AgentTool("ReadLints", "plain", "reads what linters said"),
-    AgentTool("Grep", "search", "searches files for a pattern", paths=("path",), optional=("path",)),
-    AgentTool("Glob", "search", "finds files by name", patterns=("glob_pattern", "pattern"), **_FOLDER),
-    AgentTool("SemanticSearch", "search", "searches files by meaning", undecided=("target_directories",), **_FOLDER),
-    AgentTool("Write", "write", "writes a file", **_FILE),
-    AgentTool("Edit", "write", "edits a file", **_FILE),
-    AgentTool("StrReplace", "write", "replaces text in a file", **_FILE),
-    AgentTool("Delete", "write", "deletes a file", **_FILE),
+    AgentTool("Grep", "search", "searches files for a pattern", data=("pattern", "glob", "type", *_SAID), **_FOLDER),
+    AgentTool("Glob", "search", "finds files by name", patterns=("glob_pattern", "pattern"), data=_SAID, **_FOLDER),
     AgentTool(
-        "EditNotebook",
-        "write",
-        "edits a cell of a notebook",
-        paths=("target_notebook",),
+        "SemanticSearch",
+        "search",
+        "searches files by meaning",
+        undecided=("target_directories",),
+        data=("query", *_SAID),
+        **_FOLDER,
     ),
-    AgentTool("WebFetch", "fetch", "fetches a page", urls=("url",)),
+    AgentTool("Write", "write", "writes a file", data=_EDITED, **_FILE),
+    AgentTool("Edit", "write", "edits a file", data=_EDITED, **_FILE),
+    AgentTool("StrReplace", "write", "replaces text in a file", data=_EDITED, **_FILE),
+    AgentTool("Delete", "delete", "deletes a file", data=_SAID, **_FILE),
+    AgentTool("EditNotebook", "write", "edits a cell of a notebook", paths=("target_notebook",), data=_EDITED),
+    AgentTool("WebFetch", "fetch", "fetches a page", urls=("url",), data=("prompt", *_SAID)),
     AgentTool("WebSearch", "service", "searches the web"),
     AgentTool("Task", "subagent", "starts a subagent"),
     AgentTool("Subagent", "subagent", "starts a subagent; another name of `Task`"),
@@ -103,6 +107,7 @@ _EVENTS: Mapping[str, Event] = {
     "stop": Event("other", "a turn has ended", installed=False),
 }
 
+_PLANS = frozenset({"ask", "plan"})  # modes in which it changes nothing
 _ASKING = frozenset({"beforeShellExecution", "beforeMCPExecution"})
 _MCP = "MCP:"
 _NOTHING = b"{}"
@@ -131,12 +136,20 @@ def read(event: str, payload: bytes) -> AgentEvent:
         subagent=text_of(fields, "subagent_id") if event in {"subagentStart", "subagentStop"} else "",
         tool=tool,
         arguments=arguments,
+        plan=_plan(event, tool, arguments, optional_text(fields, "composer_mode")),
         call=text_of(fields, "tool_use_id") if is_call else "",
         server=server,
         prompt=optional_text(fields, "prompt") if moment == "prompt" else "",
         result=fields.get("tool_output", fields.get("tool_response")) if result is None else result,
         failed=event == "postToolUseFailure",
     )
+
+
+def _plan(event: str, tool: str, arguments: Mapping[str, Any], mode: str) -> bool | None:
+    """Whether an event says that a mode begins which changes nothing, or another one."""
+    if event == "postToolUse" and tool == "SwitchMode":  # its person may have refused to leave such a mode
+        return True if arguments.get("target_mode_id") in _PLANS else None
+    return mode in _PLANS if mode else None
 
 
 def _call(event: str, fields: Mapping[str, Any]) -> tuple[str, dict[str, Any], dict[str, Any] | None]:
@@ -262,6 +275,8 @@ DIALECT = Dialect(
     unseen=(
         "reads of some versions at `preToolUse`: they are told at `beforeReadFile` alone",
         "most of what agents in the cloud do",
+        "the mode, but for prompts that name it; a line that is put behind walls is never asked about",
+        "which shell runs a line: it is taken to be the login shell",
         "nothing of this was tried: Cursor was not run",
     ),
     expands_home=_EXPANDS_HOME,

@@ -58,7 +58,7 @@ class McpTool(Struct, frozen=True):
 class PatchedFile(Struct, frozen=True):
     """A file that a patch names."""
 
-    action: Literal["add", "update", "delete", "move"]  # `move`: the name that an updated file gets
+    action: Literal["add", "update", "delete", "move"]  # `move`: the name that the file before it gets
     path: str
 
 
@@ -92,6 +92,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     expands_home: bool  # whether a path that begins with `~/` is below the home, and not below a folder named `~`
     keeps: Literal["nothing", "directory", "shell"]  # what lasts from one shell line to the next
     line_program: tuple[str, ...]  # the program and options that it runs a shell line with
+    other_shells: bool = False  # whether a call may name another shell, PowerShell too, and hooks are not told
+    ends_shell: bool = False  # whether a line must end the shell that runs it, since that might read what is typed
     timeout_unit: Literal["seconds", "milliseconds"]
     timeout: int | None  # in that unit, where the settings name none; None for no limit
     timeout_key: str = ""

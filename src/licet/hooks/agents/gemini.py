@@ -51,20 +51,30 @@ _EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder
 
 _LONGEST_NAME = 63  # the middle of a longer name is cut out
 
-_HERE: Mapping[str, Any] = {"paths": ("dir_path",), "optional": ("dir_path",)}
+_FILE: Mapping[str, Any] = {"paths": ("file_path",)}
+_HERE: Mapping[str, Any] = {"paths": ("dir_path",), "optional": ("dir_path",), "here": True}
+_SEARCHED = ("pattern", "include", "include_pattern", "exclude_pattern", "file_filtering_options")
+_EDITED = ("content", "ai_proposed_content", "instruction", "old_string", "new_string")
 
 _TOOLS = (
     AgentTool("run_shell_command", "shell", "runs a shell line", text="command", directory="dir_path"),
     AgentTool("list_background_processes", "typed", "lists shell lines in the background"),
     AgentTool("read_background_output", "typed", "reads the output of a shell line in the background"),
-    AgentTool("read_file", "read", "reads a file", paths=("file_path",)),
-    AgentTool("read_many_files", "search", "reads files by pattern", undecided=("include",)),
-    AgentTool("list_directory", "read", "lists a directory", paths=("dir_path",)),
+    AgentTool("read_file", "read", "reads a file", **_FILE),
+    # Its patterns hold for every folder of the workspace, and hooks are not told which these are.
+    AgentTool(
+        "read_many_files", "search", "reads files by pattern: never decided", undecided=("include", "exclude", "paths")
+    ),
+    AgentTool(
+        "list_directory", "read", "lists a directory", paths=("dir_path",), data=("ignore", "file_filtering_options")
+    ),
     AgentTool("glob", "search", "finds files by name", patterns=("pattern",), **_HERE),
-    AgentTool("grep_search", "search", "searches files for a pattern", **_HERE),
-    AgentTool("search_file_content", "search", "searches files; the former name of `grep_search`", **_HERE),
-    AgentTool("write_file", "write", "writes a file", paths=("file_path",)),
-    AgentTool("replace", "write", "replaces text in a file", paths=("file_path",)),
+    AgentTool("grep_search", "search", "searches files for a pattern", data=_SEARCHED, **_HERE),
+    AgentTool(
+        "search_file_content", "search", "searches files; the former name of `grep_search`", data=_SEARCHED, **_HERE
+    ),
+    AgentTool("write_file", "write", "writes a file", data=_EDITED, **_FILE),
+    AgentTool("replace", "write", "replaces text in a file", data=_EDITED, **_FILE),
     AgentTool("web_fetch", "fetch", "fetches every URL in a prompt", urls=("prompt", "url")),
     AgentTool("google_web_search", "service", "searches the web"),
     AgentTool("invoke_agent", "subagent", "starts a subagent"),
@@ -129,12 +139,23 @@ def read(event: str, payload: bytes) -> AgentEvent:
         directory=directory_of(fields),
         tool=tool,
         arguments=arguments,
+        plan=_plan(tool, result) if event == "AfterTool" else None,
         server=server,
         server_name=optional_text(server or {}, "server_name"),
         prompt=optional_text(fields, "prompt") if moment == "prompt" else "",
         result=result,
         failed=isinstance(result, dict) and bool(result.get("error")),
     )
+
+
+def _plan(tool: str, result: Any) -> bool | None:
+    """Whether the end of a call says that a plan begins, or has ended: its person may have said no to either."""
+    said = result.get("llmContent") if isinstance(result, dict) else None
+    if not isinstance(said, str):
+        return None
+    if tool == "enter_plan_mode" and said.startswith("Switching to Plan mode"):
+        return True
+    return False if tool == "exit_plan_mode" and "\nThe approved implementation plan is stored at:" in said else None
 
 
 def printed(event: str, answer: Answer) -> Printed:
@@ -238,7 +259,10 @@ DIALECT = Dialect(
     call_ids=False,
     failing_hook_runs=("exit code 1", "a time-out", "broken JSON or text with exit code 0", "silence"),
     needs_trust="a project's hooks need a trusted folder",
-    unseen=("which of two equal calls at the same time has ended: calls have no id", "the permission mode"),
+    unseen=(
+        "which of two equal calls at the same time has ended: calls have no id",
+        "the permission mode; in a plan it refuses every shell line itself, a rewritten one too",
+    ),
     expands_home=_EXPANDS_HOME,
     keeps="nothing",
     line_program=("bash", "-c"),

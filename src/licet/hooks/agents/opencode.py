@@ -4,7 +4,7 @@ OpenCode has no hooks as programs. A plugin of ours runs in its process, hands e
 does what the answer says. So these words are licet's own:
 
 - To licet: `event`, `sessionID`, `directory`, and where there is one `parentID` (of a subagent's session), `version`,
-  `agent`, `tool`, `callID`, `args`, `prompt`, `output`, `failed`.
+  `agent`, `shell`, `tool`, `callID`, `args`, `prompt`, `output`, `failed`.
 - From licet, with exit code 0: `{"decision": "none"}`, `{"decision": "deny", "reason": …}`, or
   `{"decision": "rewrite", "args": …}`; each may have a `text` for the person.
 
@@ -58,18 +58,19 @@ NAME = "opencode"
 PRODUCT = "OpenCode"
 _EXPANDS_HOME = False  # whether `~/a` is below the home, and not below a folder named `~`
 
-_HERE: Mapping[str, Any] = {"paths": ("path",), "optional": ("path",)}
+_FILE: Mapping[str, Any] = {"paths": ("filePath",)}
+_HERE: Mapping[str, Any] = {"paths": ("path",), "optional": ("path",), "here": True}
 
 _TOOLS = (
     AgentTool("bash", "shell", "runs a shell line", text="command", directory="workdir"),
-    AgentTool("read", "read", "reads a file, or lists a directory", paths=("filePath",)),
-    AgentTool("list", "read", "lists a directory (earlier versions)", **_HERE),
-    AgentTool("lsp", "read", "asks a language server about a file", paths=("filePath",)),
+    AgentTool("read", "read", "reads a file, or lists a directory", **_FILE),
+    AgentTool("list", "read", "lists a directory (earlier versions)", data=("ignore",), **_HERE),
+    AgentTool("lsp", "read", "asks a language server about a file", data=("query",), **_FILE),
     AgentTool("glob", "search", "finds files by name", patterns=("pattern",), **_HERE),
-    AgentTool("grep", "search", "searches files for a pattern", **_HERE),
-    AgentTool("write", "write", "writes a file", paths=("filePath",)),
-    AgentTool("edit", "write", "replaces text in a file", paths=("filePath",)),
-    AgentTool("multiedit", "write", "replaces several texts in a file (earlier versions)", paths=("filePath",)),
+    AgentTool("grep", "search", "searches files for a pattern", data=("pattern", "include"), **_HERE),
+    AgentTool("write", "write", "writes a file", data=("content",), **_FILE),
+    AgentTool("edit", "write", "replaces text in a file", data=("oldString", "newString"), **_FILE),
+    AgentTool("multiedit", "write", "replaces several texts in a file (earlier versions)", data=("edits",), **_FILE),
     AgentTool("apply_patch", "patch", "adds, changes, moves and deletes files", text="patchText"),
     AgentTool("patch", "patch", "changes files (earlier versions)", text="patchText"),
     AgentTool("batch", "code", "runs several other tools (earlier versions)"),
@@ -101,6 +102,7 @@ _EVENTS: Mapping[str, Event] = {
 
 _MODES: Mapping[str, Mode] = {"build": Mode("runs"), "plan": Mode("asks", reads_only=True)}
 
+_PASSED_OVER = frozenset({"", "fish", "nu"})  # it takes bash for them
 _NOTHING = {"decision": "none"}
 
 
@@ -130,6 +132,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
         directory=directory_of(fields, "directory"),
         version=optional_text(fields, "version"),
         mode=mode,
+        shell=_shell(fields),
         reads_only=known.reads_only,
         would_ask=known.shell == "asks",
         would_run=known.shell == "runs",
@@ -141,6 +144,13 @@ def read(event: str, payload: bytes) -> AgentEvent:
         result=fields.get("output"),
         failed=fields.get("failed") is True,
     )
+
+
+def _shell(fields: Mapping[str, Any]) -> str | None:
+    if "shell" not in fields:  # a plugin of an earlier version of licet
+        return None
+    given = optional_text(fields, "shell")
+    return "bash" if given.rpartition("/")[2].lower() in _PASSED_OVER else given
 
 
 def printed(event: str, answer: Answer) -> Printed:
