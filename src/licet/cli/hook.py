@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from licet.hooks.resident_client import decides
+
 REFUSED = 2  # what every agent takes for a refusal, if there is text on standard error
 
 
@@ -27,9 +29,9 @@ def command(agent: str, event: str) -> None:
         code = answer(agent, event)
     except click.UsageError:
         raise
-    except BaseException as error:  # whatever else happens, the call does not run
-        click.echo(f"licet refuses this call: the hook failed: {type(error).__name__}", err=True)
-        code = REFUSED
+    except BaseException as error:  # whatever else happens, a call does not run, and other events stop nobody
+        click.echo(f"licet: the hook failed: {type(error).__name__}", err=True)
+        code = REFUSED if decides(agent, event) else 0
     click.get_current_context().exit(code)
 
 

@@ -34,12 +34,12 @@ _USAGE = "expected `hook AGENT EVENT` or `line TICKET TEXT`"
 
 def decides(agent: str, event: str) -> bool:
     """Whether a failure of this event is a refusal."""
+    agent = "claude" if agent == "claude-code" else agent
     return event not in TELLING.get(agent, "").split()
 
 
 def _main(words: list[str]) -> int:
     what, agent, event = words if len(words) == 3 else ("", "", "")
-    agent = "claude" if agent == "claude-code" else agent
     failure = NOT_RUN if what == "line" else REFUSAL
     if what == "hook" and not decides(agent, event):
         failure = 0
