@@ -15,12 +15,14 @@ from click.testing import CliRunner
 
 from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_policies, verdict
+from licet.assemble.acceptance import accept_policy
 from licet.backends.secrets import generated_key
 from licet.cli import hook
 from licet.core.review.sensitive import SWITCHES
 from licet.hooks import answering
 from licet.hooks.answering import service_alone
 from licet.hooks.policy_choice import HookPolicies, read_policies, write_policies
+from licet.policy_files.load import load_own_manifest
 
 
 @pytest.fixture
@@ -144,6 +146,42 @@ def test_a_cd_does_not_change_the_policy(project: Project, tmp_path: Path) -> No
     claude.directory = str(other)
     assert answered(claude, "Read", file_path=f"{project.root}/a.txt")[0] == "silent"
     assert answered(claude, "Read", file_path=f"{other}/x")[0] == "deny"
+
+
+MOVED: Mapping[str, dict[str, str]] = {
+    "claude": {"hook_event_name": "PreToolUse", "tool_name": "Read", "tool_use_id": "t", "prompt_id": "p"},
+    "codex": {
+        "hook_event_name": "PreToolUse",
+        "tool_name": "view_image",
+        "tool_use_id": "t",
+        "turn_id": "p",
+        "model": "m",
+    },
+}
+
+
+@pytest.mark.parametrize("agent", MOVED)
+def test_the_first_event_may_come_after_a_cd(project: Project, tmp_path: Path, agent: str) -> None:
+    # As the agents were seen: the payload has the directory of the line, and the variable, or the directory that the
+    # hook is started in, that of the session.
+    lax = tmp_path / "lax"
+    lax.mkdir()
+    (lax / ".licet").mkdir()
+    other = lax / ".licet" / "licet.yaml"
+    other.write_text(POLICY.replace('read: ["${workdir}"]', f'read: ["${{workdir}}", "{tmp_path}/outside.txt"]'))
+    accept_policy(other, load_own_manifest(other))
+    write_policies(read_policies().with_project(str(lax), str(other)))
+    argument = "path" if agent == "codex" else "file_path"
+    arguments = {argument: f"{tmp_path}/outside.txt"}
+    words = [sys.executable, "-I", "-m", "licet", "hook", agent, "PreToolUse"]
+    at, more = (lax, {"CLAUDE_PROJECT_DIR": str(project.root)}) if agent == "claude" else (project.root, {})
+    for session, environment, expected in (("s", more, True), ("t", {}, agent == "codex")):
+        event = {**MOVED[agent], "session_id": session, "cwd": str(lax), "tool_input": arguments}
+        ended = subprocess.run(
+            words, input=json.dumps(event).encode(), capture_output=True, check=True, cwd=at,
+            env={**os.environ, **environment},
+        )  # fmt: skip
+        assert (b'"deny"' in ended.stdout) is expected, ended
 
 
 def test_a_session_elsewhere_has_the_default_policy_in_its_own_directory(project: Project, tmp_path: Path) -> None:

@@ -179,7 +179,8 @@ class Answering:
         if found is not None:
             self._seen[found.place] = time.monotonic()
             return found
-        start = event.directory if os.path.isabs(event.directory) else directory
+        is_told = os.path.isabs(event.directory) and not agent_named(event.agent).start
+        start = event.directory if is_told or not os.path.isabs(directory) else directory
         new = AgentSession(
             event.agent,
             event.session,
