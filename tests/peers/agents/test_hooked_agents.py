@@ -19,6 +19,7 @@ pytestmark = needs_namespaces
 
 SECRET = "not for agents"
 REFUSED = "licet refuses"
+OWN_LIMITS = ("gemini",)  # refuses what lies outside of its project before its hook is asked
 NO_FETCH = ("codex", "copilot")  # one has no tool for it, the other is not given it offline
 
 every_agent = pytest.mark.parametrize("agent", VARIANTS.values(), ids=VARIANTS)
@@ -76,8 +77,9 @@ def test_calls_are_decided_by_the_policy(hooked: Hooked) -> None:
     assert ((project / "a.txt").read_text(), (project / "new.txt").read_text()) == ("one\nthree\n", "first\n")
     assert not (home / "new.txt").exists()
     assert not hooked.policy.with_name("more.yaml").exists()
-    refused = ["a file elsewhere is written", "the policy is written"]
-    refused += [] if agent.name == "codex" else ["a file elsewhere", "a link to it"]
+    refused = ["the policy is written"]
+    refused += [] if agent.name in OWN_LIMITS else ["a file elsewhere is written"]
+    refused += [] if agent.name in ("codex", *OWN_LIMITS) else ["a file elsewhere", "a link to it"]
     refused += [] if agent.name in NO_FETCH else ["a page"]
     assert [name for name in refused if REFUSED not in said[name]] == []
     found = calls_of(hooked)
@@ -94,7 +96,7 @@ def test_a_subagent_is_governed_like_its_parent(hooked: Hooked) -> None:
     below = [one.text for one in session.model.results(1)]
     assert agent.shown(session.texts[1]).output == "from below"
     assert len(below) == 2
-    assert REFUSED in below[1]
+    assert REFUSED in below[1] or agent.name in OWN_LIMITS
     assert SECRET not in "".join(below)
 
 
@@ -209,7 +211,8 @@ def test_a_hook_that_gets_no_answer_refuses(hooked: Hooked) -> None:
 
 @each_program
 def test_a_broken_ledger_refuses(hooked: Hooked) -> None:
-    for ledger in (hooked.place.home / ".local/state/licet").glob("*/ledger.sqlite"):
+    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), hooked.place.home)  # they have it open as it was
+    for ledger in (hooked.place.home / ".local/state/licet").glob("*/ledger.sqlite*"):
         ledger.write_bytes(b"no database" * 1000)
     file = hooked.place.project / "new.txt"
     session = hooked.run([hooked.agent.write(str(file), "x\n")])
