@@ -61,6 +61,10 @@ class Small:
     def is_needed(self) -> bool:
         return os.path.exists(os.path.join(os.environ["HOME"], "needed"))
 
+    async def tidy(self) -> None:
+        with open(os.path.join(os.environ["HOME"], "tidied"), "a") as file:
+            file.write("once\n")
+
     async def close(self) -> None:
         pass
 

@@ -6,17 +6,23 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_policies, verdict
+from licet.assemble.acceptance import accept_policy
 from licet.backends.secrets import generated_key
+from licet.cli import hook
 from licet.core.review.sensitive import SWITCHES
+from licet.hooks import answering
 from licet.hooks.answering import service_alone
 from licet.hooks.policy_choice import HookPolicies, read_policies, write_policies
+from licet.policy_files.load import load_own_manifest
 
 
 @pytest.fixture
@@ -142,6 +148,42 @@ def test_a_cd_does_not_change_the_policy(project: Project, tmp_path: Path) -> No
     assert answered(claude, "Read", file_path=f"{other}/x")[0] == "deny"
 
 
+MOVED: Mapping[str, dict[str, str]] = {
+    "claude": {"hook_event_name": "PreToolUse", "tool_name": "Read", "tool_use_id": "t", "prompt_id": "p"},
+    "codex": {
+        "hook_event_name": "PreToolUse",
+        "tool_name": "view_image",
+        "tool_use_id": "t",
+        "turn_id": "p",
+        "model": "m",
+    },
+}
+
+
+@pytest.mark.parametrize("agent", MOVED)
+def test_the_first_event_may_come_after_a_cd(project: Project, tmp_path: Path, agent: str) -> None:
+    # As the agents were seen: the payload has the directory of the line, and the variable, or the directory that the
+    # hook is started in, that of the session.
+    lax = tmp_path / "lax"
+    lax.mkdir()
+    (lax / ".licet").mkdir()
+    other = lax / ".licet" / "licet.yaml"
+    other.write_text(POLICY.replace('read: ["${workdir}"]', f'read: ["${{workdir}}", "{tmp_path}/outside.txt"]'))
+    accept_policy(other, load_own_manifest(other))
+    write_policies(read_policies().with_project(str(lax), str(other)))
+    argument = "path" if agent == "codex" else "file_path"
+    arguments = {argument: f"{tmp_path}/outside.txt"}
+    words = [sys.executable, "-I", "-m", "licet", "hook", agent, "PreToolUse"]
+    at, more = (lax, {"CLAUDE_PROJECT_DIR": str(project.root)}) if agent == "claude" else (project.root, {})
+    for session, environment, expected in (("s", more, True), ("t", {}, agent == "codex")):
+        event = {**MOVED[agent], "session_id": session, "cwd": str(lax), "tool_input": arguments}
+        ended = subprocess.run(
+            words, input=json.dumps(event).encode(), capture_output=True, check=True, cwd=at,
+            env={**os.environ, **environment},
+        )  # fmt: skip
+        assert (b'"deny"' in ended.stdout) is expected, ended
+
+
 def test_a_session_elsewhere_has_the_default_policy_in_its_own_directory(project: Project, tmp_path: Path) -> None:
     other = tmp_path / "other" / "deep"
     other.mkdir(parents=True)
@@ -177,12 +219,12 @@ def test_a_policy_that_is_not_accepted_refuses(project: Project) -> None:
 
 def test_a_policy_that_changes_while_a_session_runs_is_read_anew(project: Project) -> None:
     async def session() -> list[str]:
-        answering = service_alone()
-        claude = Claude(project, answering=answering)
+        service = service_alone()
+        claude = Claude(project, answering=service)
         found = [verdict(await claude.before("Read", file_path=f"{project.root}/a.txt"))[0]]
         project.write_policy(POLICY.replace('"fs:*:${workdir}/.env"', '"fs:*:${workdir}/a.txt"'))
         found.append(verdict(await claude.before("Read", file_path=f"{project.root}/a.txt"))[0])
-        await answering.close()
+        await service.close()
         return found
 
     assert asyncio.run(session()) == ["silent", "deny"]
@@ -241,6 +283,44 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_read_has_a_receipt(project: Project, name: str) -> None:
+    printed = asyncio.run(service_alone().hook("claude", "PreToolUse", BROKEN[name], str(project.root)))
+    asyncio.run(service_alone().hook("claude", "PostToolUse", BROKEN[name], str(project.root)))  # no call
+    (receipt,) = project.receipts()
+    assert receipt["id"] in printed.errors.decode()
+    assert (receipt["session"], receipt["tool"], receipt["reason"]) == (
+        "claude/unread",
+        "claude.unread",
+        "INPUT_INVALID",
+    )
+    assert receipt["arguments"] == f"sha256:{sha256(BROKEN[name]).hexdigest()}"
+
+
+NAMES_OF_TOOLS = {"Read": "claude.Read", "Re\nad": "claude.unread", "x" * 5000: "claude.unread"}
+
+
+@pytest.mark.parametrize("name", NAMES_OF_TOOLS, ids=["plain", "with a newline", "long"])
+def test_a_call_that_cannot_be_read_is_recorded_in_its_session(project: Project, name: str) -> None:
+    claude = Claude(project, "known")
+    asyncio.run(claude.tell("SessionStart", source="startup"))
+    event = claude.event("PreToolUse", tool_name=name, tool_input=["no object"], tool_use_id="t")
+    asyncio.run(service_alone().hook("claude", "PreToolUse", event, "/"))
+    (receipt,) = project.receipts()
+    assert (receipt["session"], receipt["tool"]) == ("claude/known", NAMES_OF_TOOLS[name])
+    assert (receipt["verdict"], receipt["coding_agent"]["event"]) == ("deny", "PreToolUse")
+
+
+def test_a_call_that_comes_too_late_has_a_receipt(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    claude = Claude(project)
+    asyncio.run(claude.tell("SessionStart", source="startup"))
+    monkeypatch.setattr(answering, "HOOK_SECONDS", 0)
+    found, reason = answered(claude, "Read", file_path=f"{project.root}/a.txt")
+    (receipt,) = project.receipts()
+    assert (found, receipt["tool"], receipt["reason"]) == ("failed", "claude.Read", "DECISION_FAILED")
+    assert receipt["id"] in reason
+
+
+@pytest.mark.parametrize("name", BROKEN)
 def test_what_cannot_be_read_is_a_refusal_before_a_call_and_nothing_else(project: Project, name: str) -> None:
     printed = asyncio.run(service_alone().hook("claude", "PreToolUse", BROKEN[name], str(project.root)))
     assert printed.code == 2
@@ -268,6 +348,35 @@ def test_the_command_answers_as_the_service_does(project: Project) -> None:
     ended = subprocess.run(words, input=event, capture_output=True, check=False, cwd=project.root, env=dict(os.environ))
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout)["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+COMMAND_FAILURES = {"PreToolUse": 2, "NewToolUse": 2, "UserPromptSubmit": 0, "PostToolUse": 0, "SessionStart": 0}
+
+
+@pytest.mark.parametrize("event", COMMAND_FAILURES)
+@pytest.mark.parametrize("agent", ["claude", "claude-code"])
+def test_a_command_that_fails_refuses_calls_and_stops_no_other_event(
+    monkeypatch: pytest.MonkeyPatch, agent: str, event: str
+) -> None:
+    def fails(*_: object) -> int:
+        raise OSError
+
+    monkeypatch.setattr(hook, "answer", fails)
+    assert CliRunner().invoke(hook.command, [agent, event]).exit_code == COMMAND_FAILURES[event]
+
+
+SERVERS = {"mcp__other__x": "does not start licet's gateway", "mcp__a__b__c": "may be `b__c` of `a` or `c` of `a__b`"}
+
+
+@pytest.mark.parametrize("tool", SERVERS)
+def test_the_refusal_of_a_servers_tool_says_what_to_do(project: Project, tool: str) -> None:
+    servers = {name: {"command": "x"} for name in ("other", "a", "a__b")}
+    Path(os.environ["HOME"], ".claude.json").write_text(json.dumps({"mcpServers": servers}))
+    found, reason = answered(Claude(project), tool)
+    (receipt,) = project.receipts()
+    assert (found, receipt["reason"], receipt["coding_agent"]["call"]) == ("deny", "UNKNOWN_TOOL", "toolu_s-1_1")
+    assert receipt["reason"] in reason
+    assert SERVERS[tool] in reason
 
 
 def test_an_agent_that_nobody_knows_is_a_usage_error(project: Project) -> None:

@@ -6,6 +6,8 @@ import sys
 
 import click
 
+from licet.hooks.resident_client import decides, known_name
+
 REFUSED = 2  # what every agent takes for a refusal, if there is text on standard error
 
 
@@ -27,9 +29,9 @@ def command(agent: str, event: str) -> None:
         code = answer(agent, event)
     except click.UsageError:
         raise
-    except BaseException as error:  # whatever else happens, the call does not run
-        click.echo(f"licet refuses this call: the hook failed: {type(error).__name__}", err=True)
-        code = REFUSED
+    except BaseException as error:  # whatever else happens, a call does not run, and other events stop nobody
+        click.echo(f"licet: the hook failed: {type(error).__name__}", err=True)
+        code = REFUSED if decides(known_name(agent), event) else 0
     click.get_current_context().exit(code)
 
 
@@ -37,6 +39,7 @@ def answer(agent: str, event: str) -> int:
     """Read the payload, print the answer, and return the exit code."""
     from licet.hooks.agents import UnknownAgent, agent_named
     from licet.hooks.limits import PAYLOAD_BYTES
+    from licet.hooks.resident_hook import start_directory
 
     try:
         name = agent_named(agent).name
@@ -49,7 +52,7 @@ def answer(agent: str, event: str) -> int:
     async def run() -> int:
         from licet.hooks.answering import service_alone
 
-        printed = await service_alone().hook(name, event, payload, os.getcwd())
+        printed = await service_alone().hook(name, event, payload, os.fsdecode(start_directory(name)))
         sys.stdout.buffer.write(printed.output)
         sys.stdout.buffer.flush()
         sys.stderr.buffer.write(printed.errors)

@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import click
 from msgspec import Struct
@@ -49,7 +49,10 @@ from licet.hooks.install import (
 from licet.hooks.policy_choice import NoPolicy, read_policies
 from licet.policy_files.policy_paths import NoHome, home_directory
 
+Way = Literal["walls", "hooks", "both"]  # how an agent is governed
+
 _WHOLE = "licet init --preset coding && licet trust && licet run -- {}"
+_BOTH = "licet run -- {}"  # the policy is there
 
 
 class Outcome(Struct, frozen=True):
@@ -84,13 +87,19 @@ def install(named: Sequence[str], scope: Scope | None, policy: Path | None, *, y
         policies = read_policies()
     except (Unusable, NoPolicy, NoHome) as wrong:
         fail(str(wrong))
+    ways = {one.agent.name: _way(one, asking) for one in plans}
+    if walled := [one for one in plans if ways[one.agent.name] == "walls"]:
+        plans = [one for one in plans if one not in walled]
+        _show_walls(walled)
+        if not plans:
+            return
     good = [one for one in plans if not one.problem]
     names = [one.agent.name for one in good]
     rules = [_rules(name, here) for name in names]
     own = [_rules(name, here, user_only=True) for name in names]
     written = plan_policies(here, policies, policy, tools_of(names, rules), tools_of(names, own)) if good else []
     if not wants_json():
-        _show(plans, written, rules, here)
+        _show(plans, written, rules, here, ways)
     is_settled = _is_settled(plans, written, policies.default)
     if not good or asking.only_shows or not (is_settled or _agrees(rules, asking)):
         _report_nothing(plans, written, rules, asking)
@@ -106,7 +115,32 @@ def install(named: Sequence[str], scope: Scope | None, policy: Path | None, *, y
             outcomes = [_install(one, here, client) for one in good]
     except (Busy, Unusable, NoPolicy) as wrong:
         fail(str(wrong))
-    _report(plans, written, rules, outcomes, accepted, made, problems)
+    _report(plans, written, rules, outcomes, accepted, made, problems, ways)
+
+
+def _is_offered_walls(plan: AgentPlan) -> bool:
+    """Whether hooks would be new in an agent that lets calls run when a hook fails, and has no setting against it."""
+    dialect = AGENTS[plan.agent.name]
+    return bool(dialect.failing_hook_runs and not dialect.fail_closed and plan.edits and not plan.problem)
+
+
+def _way(plan: AgentPlan, asking: Asking) -> Way:
+    """Ask how an agent is to be governed. Where nobody can be asked: by hooks."""
+    if asking.yes or asking.only_shows or not _is_offered_walls(plan):
+        return "hooks"
+    dialect = AGENTS[plan.agent.name]
+    show(f"{dialect.product}: a call runs although its hook fails, after {', or '.join(dialect.failing_hook_runs)}")
+    show("  walls   around the whole agent: they do not depend on a hook (recommended)")
+    show("  hooks   in the agent, started as always: a decision on each call, walls around shell lines")
+    show("  both    hooks in the agent, and walls around it")
+    answer: Way = click.prompt("which?", type=click.Choice(get_args(Way)), default="walls", err=True)
+    return answer
+
+
+def _show_walls(plans: Sequence[AgentPlan]) -> None:
+    for one in plans:
+        dialect = AGENTS[one.agent.name]
+        show(f"{dialect.product}: gets no hooks; start it so: {_WHOLE.format(dialect.program)}")
 
 
 def _require_outside(here: Directories, client: Sequence[str]) -> None:
@@ -188,10 +222,14 @@ def _canary(agent: str, here: Directories) -> Canary | None:
 
 
 def _show(
-    plans: Sequence[AgentPlan], written: Sequence[PolicyPlan], rules: Sequence[UserRules], here: Directories
+    plans: Sequence[AgentPlan],
+    written: Sequence[PolicyPlan],
+    rules: Sequence[UserRules],
+    here: Directories,
+    ways: Mapping[str, Way],
 ) -> None:
     for one in plans:
-        _show_agent(one)
+        _show_agent(one, ways[one.agent.name])
     for each in rules:
         _show_rules(each)
     for place, policy in enumerate(written):
@@ -200,7 +238,7 @@ def _show(
         show(f"{here.project} gets no policy of its own: it would be about all of your files")
 
 
-def _show_agent(plan: AgentPlan) -> None:
+def _show_agent(plan: AgentPlan, way: Way) -> None:
     dialect = AGENTS[plan.agent.name]
     version = f" {plan.agent.version}" if plan.agent.version else ""
     show(f"{dialect.product}{version} ({plan.scope}): {plan.agent.program or 'no program on PATH'}")
@@ -210,7 +248,8 @@ def _show_agent(plan: AgentPlan) -> None:
     show_lines((f"  {note}" for note in plan.notes), colour="yellow")
     if dialect.failing_hook_runs:
         show(f"  when the hook fails, a call runs all the same after: {'; '.join(dialect.failing_hook_runs)}")
-        show(f"  walls around the whole agent do not depend on it: {_WHOLE.format(dialect.program)}")
+    if _is_offered_walls(plan) and way == "hooks":
+        show(f"  not chosen: walls around the whole agent, which do not depend on it: {_WHOLE.format(dialect.program)}")
     for edit in plan.edits:
         show_edit(edit)
     if not plan.edits:
@@ -249,6 +288,7 @@ def _found(plans: Sequence[AgentPlan], written: Sequence[PolicyPlan], rules: Seq
             "problem": one.problem or None,
             "notes": one.notes,
             "runs_after_failure": AGENTS[one.agent.name].failing_hook_runs,
+            "not_chosen": _WHOLE.format(AGENTS[one.agent.name].program) if _is_offered_walls(one) else None,
         }
         for one in plans
     ]
@@ -285,6 +325,7 @@ def _report(
     accepted: Mapping[str, bool],
     made: Sequence[str],
     problems: Sequence[Any],
+    ways: Mapping[str, Way],
 ) -> None:
     wrong = [f"{one.agent}: {problem}" for one in outcomes for problem in one.problems]
     wrong += [f"{one.agent.name}: {one.problem}" for one in plans if one.problem]
@@ -298,7 +339,9 @@ def _report(
         if not steps
         else []
     )
-    steps += ["start your agents anew, as always", "licet hooks status"]
+    both = [_BOTH.format(AGENTS[one.agent.name].program) for one in plans if ways[one.agent.name] == "both"]
+    how = f"these so: {', '.join(both)}" if both else "as always"
+    steps += [f"start your agents anew, {how}", "licet hooks status"]
 
     def text(_: object) -> None:
         show_problems(problems, err=True)

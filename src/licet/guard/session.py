@@ -18,6 +18,7 @@ from licet.core.algebra.set import Rules
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Approval, Ground
 from licet.core.late_pattern import late_pattern
+from licet.core.ledger.entry import AgentFact
 from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
@@ -167,9 +168,13 @@ async def _ask_nobody(approval: Approval, use: Use) -> None:
     raise PermissionError(f"no approver is asked about {use} by an availability check")
 
 
-async def refuse_call(session: Session, tool: str, arguments: Mapping[str, Any], ground: Ground) -> Result:
+async def refuse_call(
+    session: Session, tool: str, arguments: Mapping[str, Any], ground: Ground, *, agent: AgentFact | None = None
+) -> Result:
     """Refuse and record a call: for the reason of the policy if it has one, otherwise for `ground`. Nothing runs."""
     call = begun(session, tool)
+    if agent is not None:
+        call.coding_agent = agent
     try:
         check_session(call)
         registered = call.registered = declare(call)
@@ -182,6 +187,13 @@ async def refuse_call(session: Session, tool: str, arguments: Mapping[str, Any],
         make_grant(call, registered).deny(denied if isinstance(denied, Deny) else Deny(call.request, (ground,)))
     except Exception as error:
         return await _closed(session, call, outcome(call, error))
+
+
+async def refuse_unread(session: Session, tool: str, digest: str, ground: Ground, agent: AgentFact) -> Result:
+    """Refuse and record a call that could not be read or decided: `digest` is that of all that came of it."""
+    call = begun(session, tool)
+    call.digest, call.coding_agent = digest, agent
+    return await _closed(session, call, outcome(call, Refused(Deny(call.request, (ground,)))))
 
 
 async def record_question(

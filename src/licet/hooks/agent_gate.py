@@ -6,7 +6,9 @@ an agent can write files, so one that merely lies in the project counts for noth
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,7 @@ class _HooksGate(CommandGate):
         return with_switches
 
 
-class AgentGate(Struct, frozen=True):
+class AgentGate(Struct, eq=False):
     """A gate with what it was made from."""
 
     gate: _HooksGate
@@ -73,6 +75,16 @@ class AgentGate(Struct, frozen=True):
     approvals: SqliteApprovals
     stamp: Stamp
     sessions: dict[tuple[str, str], Session] = field(default_factory=dict)  # by name and subagent
+    users: int = 0  # events and lines under way that have found it
+    retired: bool = False  # whether another gate has taken its place
+
+    def close_unused(self) -> None:
+        """Close its stores, if nothing finds it any more and nothing is under way that has."""
+        if self.retired and not self.users:
+            self.backends.close()
+
+
+_HELD: ContextVar[list[AgentGate] | None] = ContextVar("held gates", default=None)
 
 
 class AgentGates:
@@ -85,12 +97,17 @@ class AgentGates:
         """The gate for a session that was started in a directory. Raises `NoPolicy` if its policy cannot be used."""
         key = choice.policy, choice.workdir, dialect.name, start
         stamp = _stamp(choice.policy)
-        found = self._gates.pop(key, None)
+        found = self._gates.get(key)
         if found is None or found.stamp != stamp:
+            self._retire(key)
             found = self._made(choice, dialect, start, stamp)
+        self._gates.pop(key, None)
         self._gates[key] = found  # the last one used is the last one to go
+        if (held := _HELD.get()) is not None:
+            found.users += 1
+            held.append(found)
         while len(self._gates) > MOST_GATES:
-            self._gates.pop(next(iter(self._gates)))
+            self._retire(next(iter(self._gates)))
         return found
 
     def renew(self, choice: Choice, dialect: Dialect, start: str) -> None:
@@ -100,7 +117,25 @@ class AgentGates:
             line_records().settle()
             watched = found.gate.watched
             if not frozenset(watched.known).issuperset(search(watched.roots).paths):
-                del self._gates[key]  # not closed: lines that run have it
+                self._retire(key)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep every gate open that is found meanwhile, until this ends."""
+        held: list[AgentGate] = []
+        before = _HELD.set(held)
+        try:
+            yield
+        finally:
+            _HELD.reset(before)
+            for one in held:
+                one.users -= 1
+                one.close_unused()
+
+    def _retire(self, key: tuple[str, str, str, str]) -> None:
+        if (gone := self._gates.pop(key, None)) is not None:
+            gone.retired = True
+            gone.close_unused()
 
     def close(self) -> None:
         """Close the stores of all gates."""

@@ -3,6 +3,9 @@
 Each event may be handled by another process, so it is on disk, in licet's own state: a directory for each session, and
 a file for each open call. Taking a call is a rename, so two processes never close the same one. None of it is needed to
 prove anything: if it is lost, the ledger still has every decision, and the calls have no end in it.
+
+The time of a session's directory is that of its last event: a session is never forgotten while it is in use, since its
+next event would settle its policy anew.
 """
 
 import os
@@ -19,7 +22,7 @@ from msgspec import Struct
 
 from licet.core.values import canonical_json
 from licet.errors import LicetError
-from licet.hooks.limits import MOST_OPEN_CALLS, MOST_SESSIONS, SESSION_DAYS
+from licet.hooks.limits import MOST_OPEN_CALLS, MOST_SESSIONS, RECENT_SECONDS, SESSION_DAYS
 from licet.hooks.policy_choice import Choice, NoPolicy, hooks_directory
 from licet.own_files import create_file, read_regular
 
@@ -86,7 +89,7 @@ class AgentSessions:
         self.directory = (directory or hooks_directory()) / "sessions"
 
     def find(self, agent: str, id: str) -> AgentSession | None:  # noqa: A002
-        """The session, if it had an event already."""
+        """The session, if it had an event already. It counts as used now."""
         wanted = AgentSession(agent, id, "", None)
         try:
             data = read_regular(self.directory / wanted.place / _ABOUT, _MOST_ABOUT, links=False)
@@ -97,6 +100,10 @@ class AgentSessions:
             raise SessionUnusable(f"what is kept of this session cannot be read: {type(wrong).__name__}") from None
         if (found.agent, found.id) != (agent, id):
             raise SessionUnusable("what is kept of this session is of another one")
+        try:
+            os.utime(self.directory / wanted.place)
+        except OSError as wrong:  # it may be forgotten just now
+            raise SessionUnusable(f"what is kept of this session cannot be kept longer: {wrong.strerror}") from None
         return found
 
     def begin(self, session: AgentSession) -> AgentSession:
@@ -112,7 +119,6 @@ class AgentSessions:
             return found
         except OSError as wrong:
             raise SessionUnusable(f"the session cannot be kept: {wrong.strerror}") from None
-        self._forget_old()
         return session
 
     def set_plan(self, session: AgentSession, *, plan: bool) -> None:
@@ -147,8 +153,7 @@ class AgentSessions:
 
     def open_calls(self, session: AgentSession) -> Iterator[str]:
         """The keys of the open calls, the oldest first."""
-        with suppress(FileNotFoundError):
-            yield from sorted(one for one in os.listdir(self.directory / session.place / _CALLS) if one[0] != ".")
+        return self._keys(self.directory / session.place)
 
     def look(self, session: AgentSession, key: str) -> OpenCall | None:
         """An open call, which stays open; None if it is not open."""
@@ -170,20 +175,48 @@ class AgentSessions:
 
     def every(self) -> Iterator[AgentSession]:
         """All sessions that are kept and can be read."""
-        with suppress(FileNotFoundError):
-            for name in sorted(os.listdir(self.directory)):
-                with suppress(OSError, msgspec.MsgspecError):
-                    data = read_regular(self.directory / name / _ABOUT, _MOST_ABOUT, links=False)
-                    yield msgspec.json.decode(data, type=AgentSession)
+        for name in self._names():
+            if (found := self._about(name)) is not None:
+                yield found
 
-    def _forget_old(self) -> None:
-        """Remove the sessions that had no event for a long time, and the oldest beyond the limit."""
+    def unused(self) -> list[tuple[str, float, AgentSession | None]]:
+        """The sessions to be forgotten: their directory, the time of their last event, and themselves, if readable.
+
+        Those without an event for long, and the oldest beyond the limit unless they had one lately.
+        """
+        aged = []
+        for name in self._names():
+            with suppress(OSError):
+                aged.append((os.lstat(self.directory / name).st_mtime, name))
+        now, too_many = time.time(), len(aged) - MOST_SESSIONS
+        old, recent = now - SESSION_DAYS * 86400, now - RECENT_SECONDS
+        found = enumerate(sorted(aged))
+        return [
+            (name, when, self._about(name)) for at, (when, name) in found if when < (recent if at < too_many else old)
+        ]
+
+    def forget(self, name: str, used: float) -> None:
+        """Remove what is kept of a session, unless it had another event since."""
+        place, gone = self.directory / name, self.directory / f".{name}.{os.getpid()}"
         with suppress(OSError):
-            aged = sorted((os.lstat(self.directory / name).st_mtime, name) for name in os.listdir(self.directory))
-            limit = time.time() - SESSION_DAYS * 86400
-            for number, (when, name) in enumerate(aged):
-                if when < limit or number < len(aged) - MOST_SESSIONS:
-                    shutil.rmtree(self.directory / name, ignore_errors=True)
+            if os.lstat(place).st_mtime == used:
+                os.rename(place, gone)  # an event from here on is that of a new session, or is refused
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def _names(self) -> list[str]:
+        with suppress(FileNotFoundError):
+            return sorted(one for one in os.listdir(self.directory) if one[0] != ".")
+        return []
+
+    def _about(self, name: str) -> AgentSession | None:
+        with suppress(OSError, msgspec.MsgspecError):
+            data = read_regular(self.directory / name / _ABOUT, _MOST_ABOUT, links=False)
+            return msgspec.json.decode(data, type=AgentSession)
+        return None
+
+    def _keys(self, place: Path) -> Iterator[str]:
+        with suppress(FileNotFoundError):
+            yield from sorted(one for one in os.listdir(place / _CALLS) if one[0] != ".")
 
 
 def call_key(call: str, opened: float) -> str:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,14 @@ from licet.backends.secrets import variables_of
 from licet.core.algebra.rules import InvalidUse
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.placing import inspection_of
-from licet.core.decision.request import Ground
+from licet.core.decision.request import Ground, Reason
 from licet.core.ledger.entry import AgentFact, Caller
 from licet.errors import LicetError, Refused
 from licet.guard.facts import Call
 from licet.guard.open_call import close_reported, kept, never_ran, open_call, restored
 from licet.guard.ports import ASKED_IN_AGENT
 from licet.guard.result import Result, refusal_line
-from licet.guard.session import Session, refuse_call
+from licet.guard.session import Session, refuse_call, refuse_unread
 from licet.hooks.agent_event import (
     AgentEvent,
     AgentTool,
@@ -52,7 +53,6 @@ from licet.hooks.agent_sessions import (
     SessionUnusable,
     arguments_key,
     call_key,
-    opened_at,
     session_name,
 )
 from licet.hooks.agent_tools import Touch, closed_below, resolved, text_argument, tool_name, touches
@@ -64,8 +64,7 @@ from licet.hooks.limits import (
     MOST_SEARCHED,
     REASON_CHARACTERS,
     SESSION_IDLE_SECONDS,
-    TICKET_SECONDS,
-    UNKNOWN_AFTER_SECONDS,
+    WORD_BYTES,
 )
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.ready_supervisors import ReadySupervisors
@@ -75,6 +74,8 @@ from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, NotAsLine,
 from licet.hooks.skills import why_not_loaded
 from licet.hooks.switches import CONFIGURES, is_closed, make_missing
 from licet.hooks.tickets import AgentShell, BadTicket, NoTicket, Ticket, Tickets, digest_of, expiry
+from licet.hooks.unread_event import UNREAD, UnderWay, claimed
+from licet.hooks.upkeep import UNUSED, Upkeep
 from licet.policy_files.policy_paths import home_directory
 from licet.sandbox.scratch import end_session, remove_stale
 from licet.sandbox.streams import write_all
@@ -90,6 +91,8 @@ _EVERYTHING = (
     "connector:*:*",
 )
 
+_UNDER_WAY: ContextVar[UnderWay] = ContextVar("the event that is answered")
+
 
 class Answering:
     """Answers events, and runs shell lines. One object serves all agents of a user, in one event loop."""
@@ -103,30 +106,65 @@ class Answering:
     ) -> None:
         self._sessions, self._gates, self._tickets, self._ready = sessions, gates, tickets, ready
         self._told: dict[str, list[str]] = {}  # what a session is told at its begin
+        self._upkeep = Upkeep(sessions, self._opened)
         self._seen: dict[str, float] = {}  # when each session had its last event here
 
     async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
         """The answer to one event, in the dialect of the agent. Raises only for an agent that is not known."""
         dialect = agent_named(agent)
-        decides = _decides(dialect, event)
+        decides, state = _decides(dialect, event), UnderWay(time.monotonic() + HOOK_SECONDS)
+        before = _UNDER_WAY.set(state)
         try:
             async with asyncio.timeout(HOOK_SECONDS):
-                found = dialect.read(event, payload)
-                answer = await self._answer(dialect, found, directory)
+                state.event = dialect.read(event, payload)
+                with self._gates.held():
+                    answer = await self._answer(dialect, state.event, directory)
             return dialect.printed(event, answer)
         except TimeoutError:
             why = f"licet had no answer within {HOOK_SECONDS:g} seconds"
-        except Refused as refused:
-            why = str(refused)
+        except asyncio.CancelledError:  # the agent does not wait any longer
+            if decides:
+                await self._record(dialect, event, payload, directory, state, "the agent waited no longer")
+            raise
         except Exception as error:
             why = str(error) or type(error).__name__
+        finally:
+            _UNDER_WAY.reset(before)
         reason = f"licet refuses this call: {visible(why.splitlines()[0] if why else 'error')[:REASON_CHARACTERS]}"
-        return dialect.failure(event, reason) if decides else Printed()
+        if not decides:
+            return Printed()
+        return dialect.failure(event, reason + await self._record(dialect, event, payload, directory, state, why))
+
+    async def _record(
+        self, dialect: Dialect, event: str, payload: bytes, directory: str, state: UnderWay, why: str
+    ) -> str:
+        """Record a call that was refused before anything was decided, if a policy holds; says which receipt it has.
+
+        If its session is not known, the policy is that of the hook's directory: for the receipt alone.
+        """
+        known = dialect.events.get(event)
+        if state.is_recorded or (known is not None and known.moment != "before a call"):
+            return ""
+        about = claimed(dialect.name, payload, state.event)
+        code: Reason = "DECISION_FAILED" if state.event is not None else "INPUT_INVALID"
+        with suppress(Exception), self._gates.held():
+            session = self._sessions.find(dialect.name, about.session) if about.session else None
+            if session is None:
+                choice = choose(directory, read_policies())
+                session = AgentSession(dialect.name, UNREAD, directory, choice, name=session_name(dialect.name, UNREAD))
+            _, opened = self._opened(session, dialect)
+            fact = AgentFact(name=dialect.name, version=session.version, event=event[:WORD_BYTES])
+            result = await refuse_unread(opened, about.tool, about.digest, Ground(code, visible(why)), fact)
+            return f"; receipt {result.receipt}" if result.receipt else ""
+        return ""
 
     async def _answer(self, dialect: Dialect, event: AgentEvent, directory: str) -> Answer:
+        now = time.time()
         session = self._session(event, directory)
         if event.plan is not None and not event.subagent:
             self._sessions.set_plan(session, plan=event.plan)
+        if event.moment == "session begins" or session.began >= now:
+            await self.tidy()
         match event.moment:
             case "before a call":
                 return await self._before_call(dialect, session, event)
@@ -135,7 +173,7 @@ class Answering:
             case "session begins":
                 return await self._begins(dialect, session)
             case "session ends":
-                await self._ends(dialect, session)
+                await self._ends(session)
             case _:
                 pass
         return Silent()
@@ -148,7 +186,8 @@ class Answering:
         if found is not None:
             self._seen[found.place] = time.monotonic()
             return found
-        start = event.directory if os.path.isabs(event.directory) else directory
+        is_told = os.path.isabs(event.directory) and not agent_named(event.agent).start
+        start = event.directory if is_told or not os.path.isabs(directory) else directory
         new = AgentSession(
             event.agent,
             event.session,
@@ -195,35 +234,16 @@ class Answering:
             told = [f"every call will be refused: {why}", *told]
         return Tell("\n".join(f"licet: {one}" for one in told)) if told else Silent()
 
-    async def _ends(self, dialect: Dialect, session: AgentSession) -> None:
+    async def tidy(self) -> None:
+        """Close the calls of all sessions whose end nobody has reported for an hour, and forget old sessions."""
+        with suppress(Exception), self._gates.held():
+            await self._upkeep.look()
+
+    async def _ends(self, session: AgentSession) -> None:
         """Close the calls whose end nobody has reported."""
-        for key in list(self._sessions.open_calls(session)):
-            await self._close_unknown(dialect, session, key)
+        await self._upkeep.close_all(session)
         self._seen.pop(session.place, None)
         await asyncio.to_thread(end_session, scratch_name(session.agent, session.name))
-
-    async def _close_unknown(self, dialect: Dialect, session: AgentSession, key: str) -> None:
-        taken = self._sessions.take(session, key)
-        if taken is None:
-            return
-        _, opened = self._opened(session, dialect, taken.subagent)
-        call = restored(opened, taken.kept)
-        if taken.by_licet:
-            await never_ran(call, UNUSED)
-        else:
-            await close_reported(call, end="unknown")
-
-    async def _close_old(self, dialect: Dialect, session: AgentSession) -> None:
-        """Close the calls whose end nobody has reported for an hour, and the lines whose ticket has ended."""
-        now = time.time()
-        for key in list(self._sessions.open_calls(session)):
-            age = now - opened_at(key)
-            if age < 2 * TICKET_SECONDS:
-                return
-            with suppress(Exception):  # it is not what this event is about
-                found = self._sessions.look(session, key)
-                if found is not None and (found.by_licet or age > UNKNOWN_AFTER_SECONDS):
-                    await self._close_unknown(dialect, session, key)
 
     # Before a call ----------------------------------------------------------------------------------------------------
 
@@ -232,12 +252,7 @@ class Answering:
         if row is not None and row.kind == "shell" and session.choice is not None:
             self._gates.renew(session.choice, dialect, session.start)
         made, opened = self._opened(session, dialect, event.subagent)
-        await self._close_old(dialect, session)
-        if dialect.may_be_mcp(event.tool) and (behind := server_behind(dialect, session, event, row)) is not None:
-            if behind.is_gateway:  # it decides about the call, and records it
-                return Silent()
-            ground = Ground("TOOL_NOT_AVAILABLE", behind.why)
-            return Refuse(_reason(await refuse_call(opened, behind.name, event.arguments, ground)))
+        await self._upkeep.close_old(session)
         fact = AgentFact(
             name=event.agent,
             version=event.version or session.version,
@@ -245,8 +260,16 @@ class Answering:
             subagent=event.subagent,
             event=event.event,
         )
+        if dialect.may_be_mcp(event.tool) and (behind := server_behind(dialect, session, event, row)) is not None:
+            if behind.is_gateway:  # it decides about the call, and records it
+                return Silent()
+            ground = Ground("TOOL_NOT_AVAILABLE", behind.why)
+            _UNDER_WAY.get().begin()
+            refused = await refuse_call(opened, behind.name, event.arguments, ground, agent=fact)
+            return Refuse(_reason(refused, behind.why))
         name = tool_name(event.agent, event.tool)
         asker = AgentPrompt(made.approvals) if dialect.asks else made.approvals
+        _UNDER_WAY.get().begin()
         call = await open_call(opened, opened.admission, name, event.arguments, agent=fact, approver=asker)
         if isinstance(call, Result):
             return Refuse(_reason(call))
@@ -335,6 +358,17 @@ class Answering:
         signals: AsyncIterator[int],
     ) -> int:
         """Run the line of a ticket; returns its exit code. Cancelling this ends everything that the line started."""
+        with self._gates.held():
+            return await self._line(ticket, text, streams, variables, signals)
+
+    async def _line(
+        self,
+        ticket: str,
+        text: str,
+        streams: tuple[int, int, int],
+        variables: Variables,
+        signals: AsyncIterator[int],
+    ) -> int:
         try:
             found = self._tickets.redeem(ticket, text)
         except BadTicket as wrong:
@@ -535,7 +569,8 @@ def _reason(result: Result, own: str = "") -> str:
 
     `own` is what the hooks themselves say of a call that they cannot decide about, or cannot rewrite.
     """
-    line = f"{refusal_line(result)}{': ' if own else ''}{visible(own)}"
+    line = refusal_line(result)
+    line = f"{line}: {visible(own)}" if own and visible(own) not in line else line
     where = _place(result)
     receipt = f"receipt {result.receipt}" if result.receipt else "no receipt"
     return f"licet refuses this call: {line[:REASON_CHARACTERS]}{f' ({where})' if where else ''}; {receipt}"
@@ -564,4 +599,3 @@ def _agent_name(subagent: str) -> str:
 UNSEARCHED = (
     f"more than {MOST_SEARCHED} directories may be written: not in all of them it is found what configures agents"
 )
-UNUSED = "the agent did not run the line that it was handed back"

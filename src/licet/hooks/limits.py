@@ -36,10 +36,13 @@ LOG_BYTES = 256 << 10  # bytes; the log of one resident; the next one begins ane
 INSTALLED_SECONDS = 30  # seconds; the time-out that `licet hooks install` sets in the agent's settings
 LIST_BYTES = 4 << 20  # bytes; the list of projects and policies
 MOST_SESSIONS = 2000  # sessions; those that are kept: the oldest are removed first
+RECENT_SECONDS = 86400.0  # seconds; since its last event, in which a session is kept however many there are
 SESSION_DAYS = 30  # days; without an event, after which a session is forgotten
 SESSION_IDLE_SECONDS = 3600.0  # seconds; without an event, after which a session keeps no resident in memory
 MOST_OPEN_CALLS = 1000  # calls; those of one session that are under way
 UNKNOWN_AFTER_SECONDS = 3600.0  # seconds; a call whose end nobody has reported by then is closed as unknown
+UPKEEP_SECONDS = 1.0  # seconds; one look for calls and sessions that have no end: what is left waits for the next one
+UPKEEP_EVERY_SECONDS = 600.0  # seconds; between two of these looks by a resident; the start of a session looks too
 REASON_CHARACTERS = 2000  # characters; a refusal that a model is shown
 MOST_GATES = 50  # gates; those that a process keeps between events
 

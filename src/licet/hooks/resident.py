@@ -43,6 +43,7 @@ from licet.hooks.limits import (
     READ_BYTES,
     REASON_BYTES,
     REQUEST_SECONDS,
+    UPKEEP_EVERY_SECONDS,
     WORD_BYTES,
 )
 from licet.hooks.resident_place import Unreachable, address, peer
@@ -83,6 +84,9 @@ class Service(Protocol):
     def is_needed(self) -> bool:
         """Whether something must stay in memory though no client is there, such as a session."""
 
+    async def tidy(self) -> None:
+        """Do what nobody has asked for and is due from time to time. It takes a second at most."""
+
     async def close(self) -> None:
         """End everything, when the resident ends."""
 
@@ -120,7 +124,7 @@ class Resident:
         self._listener, self._socket = _listening(place, name)
         self._clients: set[_Client] = set()
         self._over = asyncio.Event()
-        self._used = self._looked = time.monotonic()
+        self._used = self._looked = self._tidied = time.monotonic()
         self._leaving = False
         self._counts = {"hooks": 0, "lines": 0, "refused": 0, "alone": 0}
         self.held = 0  # bytes of requests
@@ -137,8 +141,17 @@ class Resident:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), LOOK_SECONDS)
             self._look()
+            await self._tidy()
         await self._service.close()
         self._log.say("has ended")
+
+    async def _tidy(self) -> None:
+        if time.monotonic() - self._tidied >= UPKEEP_EVERY_SECONDS:
+            try:
+                await self._service.tidy()
+            except Exception as wrong:
+                self._log.wrong("what is due from time to time failed", wrong)
+            self._tidied = time.monotonic()
 
     def _look(self) -> None:
         """End if nobody needs this process, or nobody can reach it."""

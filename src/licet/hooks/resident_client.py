@@ -32,6 +32,11 @@ NOT_RUN = 125  # what `licet run` reports for a command that was not started
 _USAGE = "expected `hook AGENT EVENT` or `line TICKET TEXT`"
 
 
+def known_name(agent: str) -> str:
+    """The name of an agent in our tables."""
+    return "claude" if agent == "claude-code" else agent
+
+
 def decides(agent: str, event: str) -> bool:
     """Whether a failure of this event is a refusal."""
     return event not in TELLING.get(agent, "").split()
@@ -39,7 +44,7 @@ def decides(agent: str, event: str) -> bool:
 
 def _main(words: list[str]) -> int:
     what, agent, event = words if len(words) == 3 else ("", "", "")
-    agent = "claude" if agent == "claude-code" else agent
+    agent = known_name(agent)
     failure = NOT_RUN if what == "line" else REFUSAL
     if what == "hook" and not decides(agent, event):
         failure = 0

@@ -24,6 +24,9 @@ from licet.hooks.resident_wire import (
     packed,
 )
 
+# The variables with the directory that an agent was started in, where its hooks are started in others.
+STARTS = {"claude": b"CLAUDE_PROJECT_DIR"}
+
 
 class Late(BaseException):
     """The time of the hook is up."""
@@ -43,7 +46,7 @@ def hook(agent: str, event: str) -> int:
     _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (_signal.SIGALRM,))
     _signal.setitimer(_signal.ITIMER_REAL, HOOK_SECONDS)
     payload = _payload()
-    request = packed(HOOK, encoded(agent), encoded(event), current_directory(), payload)
+    request = packed(HOOK, encoded(agent), encoded(event), start_directory(agent), payload)
     try:
         output, errors, code = _asked(request)
     except (NoPlace, NoResident, Unreachable) as without:
@@ -119,6 +122,12 @@ def refusal(kind: int, fields: list[bytes]) -> Exception:
 def encoded(word: str) -> bytes:
     """A word of the command line as the bytes that it was."""
     return word.encode(sys.getfilesystemencoding(), sys.getfilesystemencodeerrors())
+
+
+def start_directory(agent: str) -> bytes:
+    """The directory that an agent was started in, if it says it to its hooks; else the current one."""
+    named = posix.environ.get(STARTS.get(agent, b""), b"")
+    return named if named.startswith(b"/") else current_directory()
 
 
 def current_directory() -> bytes:

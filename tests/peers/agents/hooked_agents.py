@@ -4,7 +4,8 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,21 @@ class Hooked(Struct, frozen=True):
         owned(path.parent, path, text)
         return path
 
+    def add_server(self, path: Path, name: str, command: Sequence[str]) -> None:
+        """Add an MCP server to a file of the agent, as a person would."""
+        text = path.read_text("utf-8") if path.exists() else ""
+        if path.suffix == ".toml":
+            added = f"\n[mcp_servers.{name}]\ncommand = {json.dumps(command[0])}\nargs = {json.dumps(command[1:])}\n"
+            self.write(path, text + added)
+            return
+        document = json.loads(text or "{}")
+        if path.name == "opencode.json":
+            document.setdefault("mcp", {})[name] = {"type": "local", "command": list(command)}
+        else:
+            more = {"type": "local", "tools": ["*"]} if path.name == "mcp-config.json" else {}
+            document.setdefault("mcpServers", {})[name] = {"command": command[0], "args": list(command[1:]), **more}
+        self.write(path, json.dumps(document))
+
 
 def installed(licet: str, agent: Agent, place: Place) -> Hooked:
     """Install the hooks of an agent for the user and the project."""
@@ -103,7 +119,44 @@ def at_terminal(command: Sequence[str], project: Path, environment: Mapping[str,
 
 def end_residents(user: int, home: Path) -> int:
     """Kill the residents of a home; returns how many there were."""
-    ended = 0
+    return sum(1 for process in residents(user, home) if _sent(process, signal.SIGKILL))
+
+
+@contextmanager
+def pause_residents(user: int, home: Path) -> Iterator[int]:
+    """Stop the residents of a home meanwhile: who asks them waits."""
+    paused = [process for process in residents(user, home) if _sent(process, signal.SIGSTOP)]
+    try:
+        yield len(paused)
+    finally:
+        for process in paused:
+            _sent(process, signal.SIGCONT)
+
+
+def _sent(process: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(process, number)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+@contextmanager
+def with_client(hooked: "Hooked", text: str) -> Iterator[None]:
+    """Put another program in the place of our client; without a text there is none."""
+    (client,) = Path(hooked.licet).parent.parent.glob(f"lib/python*/site-packages/licet/hooks/{CLIENT}")
+    ours = client.read_bytes()
+    try:
+        client.unlink()
+        if text:
+            client.write_text(text)
+        yield
+    finally:
+        client.write_bytes(ours)
+
+
+def residents(user: int, home: Path) -> Iterator[int]:
+    """The residents of a home, by their process."""
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue
@@ -113,8 +166,6 @@ def end_residents(user: int, home: Path) -> int:
             is_of_user = process.stat().st_uid == user
         except OSError:
             continue
-        is_resident = any(b"licet" in word for word in words) and f"HOME={home}".encode() in variables
+        is_resident = b"licet.hooks.resident" in words and f"HOME={home}".encode() in variables
         if is_of_user and is_resident:
-            os.kill(int(process.name), signal.SIGKILL)
-            ended += 1
-    return ended
+            yield int(process.name)

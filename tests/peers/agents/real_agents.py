@@ -315,6 +315,7 @@ GEMINI = Agent(
     shown=_shown(
         r"<untrusted_context>\nOutput: (?P<output>.*?)(\nExit Code: (?P<code>\d+))?"
         r"(\n[A-Z][\w ]+: [^\n]*)*\n</untrusted_context>"
+        r"(\n\n\[System\] Tool input parameters were modified by a hook before execution\.)?"
     ),
 )
 
@@ -363,6 +364,7 @@ OPENCODE = Agent(
         "OPENCODE_CONFIG_CONTENT": _opencode_settings(url),
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "npm_config_fetch_retries": "0",  # with a plugin or a `.opencode`, it asks the registry first, for minutes
     },
     shell=lambda line: Call("bash", {"command": line, "description": "a line"}),
     read=lambda path: Call("read", {"filePath": path}),

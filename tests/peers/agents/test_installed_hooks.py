@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from licet.hooks import agents as dialects
 from peers.agents.licet_for_user import licet_for_user
 from peers.agents.real_agents import AGENTS, bare_environment, give, program, run_agent, settled
 
@@ -29,8 +30,9 @@ def place(tmp_path: Path) -> Path:
 
 
 def at_terminal(words: Sequence[str], place: Path) -> tuple[int, str, str]:
-    """Run a command at a terminal whose person says yes to everything."""
-    line = f"printf 'y\\ny\\ny\\ny\\ny\\n' | script -qec {shlex.quote(shlex.join(words))} /dev/null"
+    """Run a command at a terminal whose person takes hooks where they are asked, and says yes to everything."""
+    first = "" if dialects.AGENTS[words[-1]].fail_closed else "hooks\\n"
+    line = f"printf '{first}y\\ny\\ny\\ny\\ny\\n' | script -qec {shlex.quote(shlex.join(words))} /dev/null"
     return settled(["/bin/sh", "-c", line], place / "project", bare_environment(place / "home"))
 
 

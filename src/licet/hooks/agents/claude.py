@@ -306,6 +306,7 @@ DIALECT = Dialect(
     may_be_mcp=may_be_mcp,
     mcp_tools=mcp_tools,
     urls=urls,
+    start="$CLAUDE_PROJECT_DIR",
     asks=True,
     rewrites="whole",
     call_ids=True,

@@ -287,6 +287,7 @@ DIALECT = Dialect(
     mcp_tools=mcp_tools,
     urls=url_arguments,
     patched_files=patched_files,
+    start=".",
     asks=False,
     rewrites="whole",
     call_ids=True,

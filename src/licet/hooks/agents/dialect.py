@@ -82,6 +82,9 @@ class Dialect(Struct, frozen=True, kw_only=True):
     urls: Callable[[AgentTool, Mapping[str, Any]], tuple[str, ...]]  # that a call fetches; raises `Unreadable`
     patched_files: Callable[[str], tuple[PatchedFile, ...]] | None = None  # raises `Unreadable`
 
+    # Where its hooks learn the directory that it was started in, if the directory in its payloads moves: `$NAME` is a
+    # variable that it sets for them, and `.` the directory that they are started in.
+    start: str = ""
     asks: bool  # whether it asks its person if a hook says so, and never lets the call run instead
     rewrites: Literal["whole", "merged"]  # new arguments replace all old ones, or only those of the same name
     call_ids: bool  # whether a call has the same id before and after

@@ -1,0 +1,93 @@
+"""`licet hooks install` at a terminal: walls are offered first for an agent that lets calls run when a hook fails."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+PATIENCE = 120  # seconds: something that hangs, not something that is slow
+QUESTION = "which?"
+
+
+class Case(Struct, frozen=True):
+    """What a person types, whether hooks are written then, and what is said."""
+
+    typed: str
+    hooks: bool
+    says: str
+
+
+ANSWERS: Mapping[str, Case] = {
+    "walls are the default": Case("\n", False, "licet run -- gemini"),
+    "walls": Case("walls\n", False, "gets no hooks"),
+    "hooks": Case("hooks\ny\ny\ny\n", True, "not chosen: walls around the whole agent"),
+    "both": Case("both\ny\ny\ny\n", True, "these so: licet run -- gemini"),
+    "something else is asked again": Case("y\nhooks\ny\ny\ny\n", True, "start your agents anew, as always"),
+}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for name in ("project", "home/.gemini", "home/.claude"):
+        (tmp_path / name).mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def command(agent: str, *words: str) -> list[str]:
+    return [sys.executable, "-I", "-m", "licet", "hooks", "install", "--agent", agent, "--scope", "user", *words]
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {"HOME": str(home), "PATH": os.environ["PATH"], "COLUMNS": "200"}
+
+
+def at_terminal(words: list[str], home: Path, typed: str) -> tuple[int, str]:
+    """The exit code of a command at a terminal at which this was typed, and what it says."""
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, typed.encode())
+        ended = subprocess.run(
+            words, cwd=home.parent / "project", env=environment(home), stdin=theirs, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, timeout=PATIENCE, start_new_session=True, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    return ended.returncode, ended.stdout
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_walls_are_offered_before_hooks_that_may_fail(home: Path, name: str) -> None:
+    case = ANSWERS[name]
+    code, said = at_terminal(command("gemini"), home, case.typed)
+    assert (code, (home / ".gemini" / "settings.json").exists()) == (0, case.hooks), said
+    assert QUESTION in said
+    assert case.says in said
+    assert said.index(QUESTION) < (said.index("settings.json") if case.hooks else len(said))
+
+
+def test_an_agent_whose_hooks_refuse_when_they_fail_is_not_asked_about(home: Path) -> None:
+    code, said = at_terminal(command("claude"), home, "y\ny\ny\n")
+    assert code == 0, said
+    assert QUESTION not in said
+
+
+def test_where_nobody_is_asked_hooks_are_taken_and_it_is_said(home: Path) -> None:
+    def run(*words: str) -> str:
+        return subprocess.run(
+            command("gemini", "--yes", *words), cwd=home.parent / "project", env=environment(home),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=True,
+        ).stdout  # fmt: skip
+
+    said = run()
+    assert "not chosen: walls around the whole agent" in said
+    assert (home / ".gemini" / "settings.json").exists()
+    (home / ".gemini" / "settings.json").unlink()
+    (agent,) = json.loads(run("--json"))["agents"]
+    assert agent["not_chosen"].endswith("licet run -- gemini")
