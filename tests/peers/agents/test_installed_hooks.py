@@ -1,56 +1,40 @@
-"""The hooks that `licet hooks install` writes, in the real agents: they refuse, and their shell lines run."""
+"""The hooks that a person has written by `licet hooks install`, in the real agents: they refuse, and lines run."""
 
+import os
 import shlex
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pytest
 
 from licet.hooks import agents as dialects
-from peers.agents.licet_for_user import licet_for_user
-from peers.agents.real_agents import AGENTS, bare_environment, give, program, run_agent, settled
-
-WORDS = {"codex": ("--full-auto",)}
-
-
-@pytest.fixture(scope="module")
-def licet() -> Iterator[str]:
-    with licet_for_user() as found:
-        yield found
+from ordinary_user import NOBODY
+from peers.agents.conftest import Place
+from peers.agents.hooked_agents import end_residents
+from peers.agents.real_agents import AGENTS, bare_environment, owned, program, run_agent, settled
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    for above in (tmp_path, tmp_path.parent, tmp_path.parent.parent):  # not the directory that all users share
-        above.chmod(0o755)
-    for name in ("home", "project"):
-        (tmp_path / name).mkdir()
-    give(tmp_path)
-    return tmp_path
-
-
-def at_terminal(words: Sequence[str], place: Path) -> tuple[int, str, str]:
+def at_terminal(words: Sequence[str], place: Place) -> tuple[int, str, str]:
     """Run a command at a terminal whose person takes hooks where they are asked, and says yes to everything."""
     first = "" if dialects.AGENTS[words[-1]].fail_closed else "hooks\\n"
     line = f"printf '{first}y\\ny\\ny\\ny\\ny\\n' | script -qec {shlex.quote(shlex.join(words))} /dev/null"
-    return settled(["/bin/sh", "-c", line], place / "project", bare_environment(place / "home"))
+    return settled(["/bin/sh", "-c", line], place.project, bare_environment(place.home))
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_installed_hook_refuses_and_runs_lines_behind_walls(name: str, licet: str, place: Path) -> None:
-    agent, project = AGENTS[name], place / "project"
+def test_an_installed_hook_refuses_and_runs_lines_behind_walls(name: str, licet: str, place: Place) -> None:
+    agent, project = AGENTS[name], place.project
     program(agent)
     code, out, err = at_terminal([licet, "hooks", "install", "--agent", name], place)
     assert code == 0, (out[-1500:], err)
-    secret = place / "home" / "secret.txt"
-    secret.write_text("not for agents\n")
-    give(place)
+    secret = place.home / "secret.txt"
+    owned(place.home, secret, "not for agents\n")
     calls = [
         agent.write(f"{project}/.claude/settings.local.json", "{}\n"),
         agent.shell(f"echo one; cat {secret}; echo two"),
         agent.write(f"{project}/inside.txt", "x\n"),
     ]
-    found = run_agent(agent, project, place / "home", calls)
+    found = run_agent(agent, project, place.home, calls)
+    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), place.home)
     assert not (project / ".claude" / "settings.local.json").exists()
     assert "licet" in found.texts[0]
     assert "one" in found.texts[1]

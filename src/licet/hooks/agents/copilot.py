@@ -278,7 +278,7 @@ DIALECT = Dialect(
     asks=True,
     rewrites="whole",
     call_ids=False,
-    failing_hook_runs=("a time-out",),
+    failing_hook_runs=("a time-out", "broken JSON or text with exit code 0", "silence"),
     needs_trust="a project's hooks need a trusted folder",
     unseen=(
         "which of two equal calls at the same time has ended: calls have no id",
