@@ -145,10 +145,10 @@ def test_a_gate_is_not_closed_while_something_uses_it(project: Project) -> None:
     gates, choice = AgentGates(), choose(str(project.root), read_policies())
     closed: list[str] = []
     with gates.held():
-        used = gates.find(choice, agent_named("claude"))
+        used = gates.find(choice, agent_named("claude"), str(project.root))
         used.backends = Closing(used.backends, closed)  # type: ignore[assignment]
         project.write_policy(POLICY.replace("1000", "1001"))
-        assert gates.find(choice, agent_named("claude")) is not used
+        assert gates.find(choice, agent_named("claude"), str(project.root)) is not used
         assert closed == []
     assert closed == ["closed"]
     gates.close()
