@@ -18,6 +18,7 @@ from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_polic
 from licet.assemble.acceptance import accept_policy
 from licet.backends.secrets import generated_key
 from licet.cli import hook
+from licet.cli.app import licet
 from licet.core.review.sensitive import SWITCHES
 from licet.hooks import answering
 from licet.hooks.answering import service_alone
@@ -362,7 +363,7 @@ def test_a_command_that_fails_refuses_calls_and_stops_no_other_event(
         raise OSError
 
     monkeypatch.setattr(hook, "answer", fails)
-    assert CliRunner().invoke(hook.command, [agent, event]).exit_code == COMMAND_FAILURES[event]
+    assert CliRunner().invoke(licet, ["hook", agent, event]).exit_code == COMMAND_FAILURES[event]
 
 
 SERVERS = {"mcp__other__x": "does not start licet's gateway", "mcp__a__b__c": "may be `b__c` of `a` or `c` of `a__b`"}
