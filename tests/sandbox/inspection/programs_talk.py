@@ -73,7 +73,8 @@ class RequestKeys:
         return target
 
     def headers(self, pairs: Pairs) -> Pairs:
-        self.wants_body = 100 if self._is_listed and ("content-type", "application/json") in pairs else 0
+        is_json = any(pair[0].lower() == "content-type" and "json" in pair[1] for pair in pairs)
+        self.wants_body = 100 if self._is_listed and is_json else 0
         made = []
         for name, value in pairs:
             if STAND_IN.decode() in value:

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from licet.backends.memory import Answer
-from licet.core.decision.decision import RequestMade
+from licet.cli.run_hints import refusal_line
+from licet.core.decision.decision import CapabilityDenied, RequestMade
 from licet.sandbox.programs import proxy as egress
 from loopback import Server, serving, talking
 from sandbox.inspection.programs_talk import HOST, LAST, Names, Run, all_of, ask, by_connect, by_socks, held, reasons
@@ -576,6 +577,35 @@ def test_header_lines_are_limited() -> None:
         (answer,) = run.talks(run.says(server, ask("GET", "/", server, lines)))
     assert answer.split()[1] == b"431"
     assert reasons(call) == ["LIMIT_HEADERS"]
+
+
+def test_a_network_that_cannot_stream_is_refused() -> None:
+    class Whole:
+        """Only what the port of requests asks for."""
+
+        def __init__(self, **_: Any) -> None:
+            self._net = Names()
+            self.resolve, self.send, self.close = self._net.resolve, self._net.send, self._net.close
+
+    with site() as server:
+        call = held(*rules(server, POST))
+        run = Run(call, f"{HOST}:{server.port}", net=Whole)
+        (answer,) = run.talks(run.says(server, ask("POST", "/", server, body=b"abc")))
+        assert server.connections == 0
+    assert answer.split()[1] == b"403"
+    assert reasons(call) == ["BACKEND_MISSING"]
+
+
+def test_a_run_shows_who_does_not_let_itself_be_looked_into() -> None:
+    with site() as server:
+        call = held(*rules(server, GET))
+        run = Run(call, f"{HOST}:{server.port}")
+        run.talks(run.says(server, b"PRI * HTTP/2.0\r\n\r\n"))
+        place = f"{HOST}:{server.port}"
+    (event,) = [event for event in call.events if isinstance(event, CapabilityDenied)]
+    line = refusal_line(event, call.reach)
+    assert f"take `{place}` out of `inspect` and add `network:tcp:{place}`" in line
+    assert line.count(";") == 1  # nothing else is advised
 
 
 def test_nothing_is_imported_where_nothing_is_looked_into() -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import re
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from licet.sandbox.inspection.key_forms import KeySearch, KeyStream, rewritten
 
-from .spelled import GITHUB, PAIRS, PLAIN, in_base64, replaced, spellings, texts_with
+from .spelled import GITHUB, PAIRS, PLAIN, ROUND, escaped, in_base64, percent, replaced, spellings, texts_with
 
 
 def search(*pairs: tuple[str, str]) -> KeySearch:
@@ -107,7 +108,7 @@ def test_only_what_may_begin_a_key_is_held_back(piece: bytes, held: bytes) -> No
 
 def test_no_more_is_held_than_a_key_in_its_longest_form() -> None:
     stream, most = KeyStream(ALL), 0
-    for _ in range(50):
+    for _ in range(3):
         for byte in spellings(GITHUB[0])["json"][:-1].encode():
             stream.feed(bytes((byte,)))
             most = max(most, len(stream._text))
@@ -128,6 +129,42 @@ def test_a_key_within_another_goes_with_it() -> None:
         stream = KeyStream(outer)
         raw = GITHUB[0].encode()
         assert stream.feed(raw[:cut]) + stream.feed(raw[cut:]) + stream.finish() == GITHUB[1].encode()
+
+
+@pytest.mark.parametrize("spelled", [GITHUB[0], in_base64(GITHUB[0], "me:", "!")])
+@pytest.mark.parametrize("escape", [percent, escaped])
+def test_one_escape_anywhere_hides_no_key(spelled: str, escape: Callable[[str, Callable[[int], bool]], str]) -> None:
+    for place in range(len(spelled)):
+        text = escape(spelled, place.__eq__)
+        assert rewritten(search(GITHUB), text.encode()).decode() == replaced(text, [GITHUB])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"%41 and {percent(GITHUB[0])}",  # an escape in another word
+        f"%41{percent(GITHUB[0])}",
+        percent(ROUND[0] + ROUND[0][1:] + ROUND[0][1:]),  # each begins in the one before
+        escaped(ROUND[0]) + percent(ROUND[0][1:]),
+        f"{'%41' * 700}{escaped(GITHUB[0])}{'%41' * 700}{percent(GITHUB[0])}",
+        "%41" + GITHUB[0][:-1] + percent(GITHUB[0][-1]),
+    ],
+)
+def test_keys_next_to_and_over_other_escapes_are_found(text: str) -> None:
+    pairs = [GITHUB, ROUND]
+    clean = rewritten(search(*pairs), text.encode()).decode()
+    assert clean == replaced(text, pairs)
+    assert clean != text
+
+
+def test_each_occurrence_is_told_once() -> None:
+    """Also one that is held back with the beginning of a longer key around it."""
+    inner = GITHUB[0][4:30]
+    told: list[int] = []
+    stream = KeyStream(search((inner, inner), GITHUB), lambda match: told.append(match.key))
+    for byte in f"{GITHUB[0]} {GITHUB[0][:35]} ".encode():
+        stream.feed(bytes((byte,)))
+    assert told == [0, 1, 0]
 
 
 def test_many_false_beginnings_cost_no_more_than_their_length() -> None:

@@ -147,8 +147,8 @@ class Inspected:
         where = f"{place.target}:{place.port}"
         requests = [Use(f"network:https:{method}@{where}") for method in METHODS]
         held = next((use for use in requests if self.grant.capabilities.has(use)), requests[0])
-        text = f"a program does not let its connection to {where} be looked into: {why}"
-        fix = f"take `{where}` out of `inspect`, and allow `{place}` under `grants`: it is a tunnel then"
+        fix = f"take `{where}` out of `inspect` and add `{place}` under `grants`, which makes it a tunnel"
+        text = f"a program does not let its connection to {where} be looked into: {why}; if that must be, {fix}"
         self.grant.limited("CONNECT_FAILED", text, held, fix)
         with suppress(Refused):
             await self.grant.settle()

@@ -110,9 +110,13 @@ class TlsConnection:
     async def read(self) -> bytes:
         """Some bytes, or none at the end. Raises `ssl.SSLError` for what is no TLS."""
         try:
-            return await self._until_done(lambda: self._tls.read(CHUNK))
+            data = await self._until_done(lambda: self._tls.read(CHUNK))
         except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # what ends here is complete by the lengths of HTTP, or not
             return b""
+        with suppress(ssl.SSLError):  # an error comes again when nothing is left before it
+            while 0 < len(data) < CHUNK and (more := self._tls.read(CHUNK - len(data))):
+                data += more
+        return data
 
     async def write(self, data: bytes) -> None:
         """Write bytes; returns when more can be taken."""
