@@ -22,6 +22,9 @@ from licet.cli.gateway import own_secrets
 from licet.cli.init_mcp import _policy, accept_edited
 from licet.clients.jsonc import Jsonc
 from licet.clients.setup_plan import (
+    DraftedServer,
+    Policy,
+    next_steps,
     server_name,
     servers_without_gateway,
     surroundings,
@@ -651,3 +654,17 @@ def test_a_person_at_a_terminal_is_asked_about_each_file(home: Path, clients: di
     assert not list((home / "state").rglob("mcp-secrets.env"))
     assert "yourself: mcp/github/GH_TOKEN, mcp/github/MODE, mcp/web/Authorization" in said
     assert TOKEN not in said
+
+
+def test_a_key_that_is_known_is_offered_as_a_stand_in() -> None:
+    known = DraftedServer(
+        "gh", {"command": ["x"], "secrets": {"GITHUB_TOKEN": "mcp/gh/GITHUB_TOKEN", "OTHER": "o"}}, {}
+    )
+    plain = DraftedServer("other", {"command": ["x"], "secrets": {"OTHER": "o"}}, {})
+    file = Path("licet.yaml")
+    policy = Policy(file, file, Path(), True, "", {}, Path("secrets"), {})
+    (step,) = (step for step in next_steps(policy, [known, plain]) if step.startswith("to keep keys out of"))
+    assert step == (
+        "to keep keys out of `gh`, write there `inspect: [api.github.com, github.com, uploads.github.com]`, and as "
+        "secrets `GITHUB_TOKEN: {secret: mcp/gh/GITHUB_TOKEN, hosts: [api.github.com, github.com, uploads.github.com]}`"
+    )

@@ -254,14 +254,34 @@ class _Connection:
     """One connection, for one request at a time, so that one call cannot break the requests of another.
 
     HTTP/2 could carry several at once, but a request that is cancelled while it is written breaks the connection.
+    It is made again if the server has closed it. A pool of httpcore2 would do so too, and takes longer than the rest.
     """
 
-    __slots__ = ("paced", "pool", "streams")
+    __slots__ = ("_made", "_make", "paced", "streams")
 
-    def __init__(self, pool: "httpcore2.AsyncConnectionPool", streams: list[Any], paced: list[PacedStream]) -> None:
-        self.pool = pool
+    def __init__(
+        self, make: Callable[[], "httpcore2.AsyncHTTPConnection"], streams: list[Any], paced: list[PacedStream]
+    ) -> None:
+        self._make, self._made = make, make()
         self.streams = streams
         self.paced = paced  # the stream that is read; none before the first request
+
+    async def request(self, request: "httpcore2.Request") -> Any:
+        """Send a request; returns the response of httpcore2."""
+        import httpcore2
+
+        if self._made.is_closed() or self._made.has_expired():
+            await self._make_again()
+        try:
+            return await self._made.handle_async_request(request)
+        except httpcore2.ConnectionNotAvailable:  # over HTTP/2 the server has just said that it takes no more
+            await self._make_again()
+            return await self._made.handle_async_request(request)
+
+    async def _make_again(self) -> None:
+        with suppress(Exception):
+            await self._made.aclose()
+        self._made = self._make()
 
     def has_unread(self) -> bool:
         """Whether more than the answer has arrived over HTTP/1.1; the next request would take it for its answer.
@@ -270,10 +290,9 @@ class _Connection:
         private one is missing, the connection is not used again.
         """
         try:
-            (one,) = self.pool.connections
-            if _UNPARSED(one)[0] or _UNDELIVERED(self.streams[-1]):
+            if _UNPARSED(self._made)[0] or _UNDELIVERED(self.streams[-1]):
                 return True
-            secured = _NETWORK(one).get_extra_info("ssl_object")
+            secured = _NETWORK(self._made).get_extra_info("ssl_object")
             if secured is not None:
                 secured.read(1)
         except ssl.SSLWantReadError:
@@ -285,7 +304,7 @@ class _Connection:
     async def close(self) -> None:
         """Close the connection; errors are ignored."""
         with suppress(Exception):
-            await self.pool.aclose()
+            await self._made.aclose()
         # httpcore2 forgets a connection that was cancelled while it was made.
         for stream in self.streams:
             with suppress(Exception):
@@ -392,7 +411,7 @@ class HttpClient:
         # Only HTTP/1.1 can be upgraded.
         key = (f"{protocol} to upgrade" if upgrade else protocol, host, exchange.port, exchange.address)
         connections = await self._connections()
-        connection = connections.take(key, lambda: self._new_connection(protocol, exchange.address, http2=not upgrade))
+        connection = connections.take(key, lambda: self._new_connection(protocol, host, exchange, http2=not upgrade))
         complete, version = False, ""
 
         async def body() -> AsyncGenerator[bytes]:
@@ -412,7 +431,7 @@ class HttpClient:
             for stream in connection.paced:
                 stream.expect_head()
             try:
-                response: Any = await connection.pool.handle_async_request(
+                response: Any = await connection.request(
                     httpcore2.Request(
                         exchange.method.encode("ascii"),
                         httpcore2.URL(
@@ -462,9 +481,11 @@ class HttpClient:
             await anext(connections.keeper)
         return connections
 
-    def _new_connection(self, protocol: str, address: str, *, http2: bool) -> _Connection:
+    def _new_connection(self, protocol: str, name: str, exchange: Exchange, *, http2: bool) -> _Connection:
         import httpcore2
 
+        address = exchange.address
+        origin = httpcore2.Origin(protocol.encode("ascii"), name.encode("ascii"), exchange.port)
         streams: list[Any] = []
         paced: list[PacedStream] = []
 
@@ -494,16 +515,17 @@ class HttpClient:
                     raise
                 return kept(secured)  # type: ignore[no-any-return]
 
-        connections = httpcore2.AsyncConnectionPool(
-            ssl_context=self._trust(),
-            max_connections=1,
-            max_keepalive_connections=1,
-            keepalive_expiry=KEEP_ALIVE_SECONDS,
-            http1=True,
-            http2=http2,
-            network_backend=Dial(),
-        )
-        return _Connection(connections, streams, paced)
+        def make() -> httpcore2.AsyncHTTPConnection:
+            return httpcore2.AsyncHTTPConnection(
+                origin=origin,
+                ssl_context=self._trust(),
+                keepalive_expiry=KEEP_ALIVE_SECONDS,
+                http1=True,
+                http2=http2,
+                network_backend=Dial(),
+            )
+
+        return _Connection(make, streams, paced)
 
     def _trust(self) -> ssl.SSLContext:
         if self._context is None and self._ca_file is not None:

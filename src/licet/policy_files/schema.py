@@ -118,32 +118,30 @@ BINARY = TextShape(
 CIDR = TextShape(expected="an address range such as `10.0.0.0/8`", parse=cidr, examples=("10.0.0.0/8",))
 VERSIONS = TextShape(expected="a version range such as `>=2.0`", parse=version_range, examples=(">=2.0", "1.5"))
 INSPECTED = TextShape(
-    expected="a host: `api.example.com`, `*.example.com` or `*`, with a port if it is not 443",
+    expected="a host, or `HOST:PORT`",
     parse=inspected_place,
     examples=("api.example.com", "*.example.com", "api.example.com:8443"),
 )
-INSPECT = Field(
-    ListOf(INSPECTED), description="HTTPS of programs that is looked into, so that methods and stand-ins hold"
-)
+INSPECT = Field(ListOf(INSPECTED), description="HTTPS of programs that is looked into")
 _PLACED = {
     "hosts": Field(
         ListOf(
             TextShape(
-                expected="a host: `api.example.com` or `*.example.com`, with a port if it is not 443",
+                expected="a host, or `HOST:PORT`",
                 parse=placed_at,
                 examples=("api.example.com",),
             ),
             least=1,
         ),
         required=True,
-        description="where the key is placed; each must be under `inspect`",
+        description="where the key is placed, all under `inspect`",
     ),
     "headers": _several(
         TextShape(expected="the name of a header", parse=placeable_header, examples=("x-api-key",)),
         "where it is placed besides `Authorization`",
     ),
     "body": _several(
-        TextShape(expected="the name of a field of 1 to 128 visible characters", pattern=r"[!-~]{1,128}"),
+        TextShape(expected="the name of a field", pattern=r"[!-~]{1,128}"),
         "fields of JSON and forms where it is placed",
     ),
 }
@@ -154,7 +152,7 @@ _REFERENCE = Field(
 STAND_IN = Record(
     {
         "secret": _REFERENCE,
-        "file": Field(PATH, description="a file with the key, instead of a secret: programs see a copy"),
+        "file": Field(PATH, description="a file with the key, of which programs see a copy"),
         "field": Field(
             TextShape(expected="the name of a field of the file", pattern=r"[!-~]([ -~]{0,254}[!-~])?"),
             description="where in the file the key is",
@@ -359,12 +357,8 @@ BUNDLE = Record(
             CONNECTOR_LIST, description="narrows the connectors of its tools; leave it out to not narrow"
         ),
         "private": _several(CIDR, "narrows `private` for its tools; leave it out to not narrow"),
-        "inspect": Field(
-            INSPECT.shape, description="looked into for programs of its tools, besides the manifest's own"
-        ),
-        "stand_ins": Field(
-            STAND_INS, description="narrows the manifest's own for its tools; leave it out to not narrow"
-        ),
+        "inspect": Field(INSPECT.shape, description="looked into for its tools, too"),
+        "stand_ins": Field(STAND_INS, description="narrows the keys of its tools"),
     }
 )
 DESTINATIONS = Record(
@@ -441,7 +435,7 @@ CAPABILITY_FIELDS = {
     "grants": _several(RULE, "further rules, for what the keys above cannot say"),
     "deny": _several(RULE, "wins over every allow"),
     "inspect": INSPECT,
-    "stand_ins": Field(STAND_INS, description="keys that programs use and never see, each by its variable"),
+    "stand_ins": Field(STAND_INS, description="by variable"),
     "native": _several(NAME, "trusted tools that may run in this process"),
     "approvals": Field(APPROVALS),
     "budget": Field(BUDGET),
@@ -468,7 +462,7 @@ ORGANISATION_FIELDS = {
     "max_side_effect_class": Field(EFFECT, description="the strongest class that any tool may have"),
     "approvals": Field(APPROVALS, description="the stricter value of each key counts"),
     "budget": Field(BUDGET, description="the most that each agent may spend; the smaller value of each key counts"),
-    "inspect": Field(INSPECT.shape, description="HTTPS of programs that is looked into, besides what a project names"),
+    "inspect": Field(INSPECT.shape, description="HTTPS of programs that is looked into, too"),
 }
 
 FORMAT = 1  # the version of the keys of policy files and their meaning

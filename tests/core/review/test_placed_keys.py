@@ -118,3 +118,9 @@ def test_people_read_what_is_looked_into_and_placed() -> None:
     assert not {"inspect", "keys"} & {title for title, _ in heading(surface(_coder()))}
     (text,) = (text for title, text in notes(surface(_served({"A": _KEY}, "x.test")), str) if title == "server s")
     assert "; looked into: x.test; keys: `A` (k) at x.test" in text
+
+
+def test_a_destination_is_no_tunnel_where_its_class_has_none_and_may_become_one() -> None:
+    one, two = (_coder(destinations={"allow": ["x.test"]}, inspect=inspect) for inspect in ([], ["x.test"]))
+    assert change_texts(diff(one, two)) == {"grown": [SEEN]}
+    assert change_texts(diff(two, one)) == {"grown": [NOT_SEEN]}  # in doubt it has grown

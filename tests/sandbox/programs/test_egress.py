@@ -206,7 +206,8 @@ def test_bodies_by_length_and_in_chunks() -> None:
 
 @pytest.mark.parametrize(("chunks", "status"), [(2, b"200"), (3, b"413")])
 def test_a_body_comes_in_so_many_chunks(chunks: int, status: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("licet.sandbox.programs.http_connection.MOST_CHUNKS", 3)  # the last, which is empty, is one of them
+    limit = "licet.sandbox.programs.http_connection.MOST_CHUNKS"
+    monkeypatch.setattr(limit, 3)  # the last chunk, which is empty, is one of them
     with serving(page) as server:
         start = f"POST http://good.test:{server.port}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
         (answer,) = proxied(held(*GRANT), saying(start + b"1\r\na\r\n" * chunks + b"0\r\n\r\n"))
