@@ -103,5 +103,5 @@ def settings(dialect: Dialect, table: Table) -> str:
     closed += [f"`~/{path}`" for path in HOME_SWITCHES[dialect.name]]
     closed += [f"`{path}`" for path in MACHINE_SWITCHES if any(f"{one}/".startswith(f"{path}/") for one in machine)]
     return table(("path", "for", "holds", "a change acts"), rows) + (
-        f"\nClosed, with all below: {', '.join(closed)}.\n"
+        f"\nClosed, with all below, `./` in every directory: {', '.join(closed)}.\n"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from licet import Backends, Context, Gate, Manifest, load_manifest, run, tool
+from licet.core.decision.decision import CapabilityDenied, CapabilityGranted
 from licet.core.review.recording_lines import RecordingStart, Touch, recording_start, touch
 from licet.events import record_calls
 from licet.tools import read_file
@@ -95,3 +96,23 @@ def test_a_recording_that_cannot_be_written_ends_and_calls_go_on(desk: Path) -> 
     recording._file = os.open("notes/a", os.O_RDONLY)  # writes to it fail
     assert run(gate, "read_file", {"path": "notes/a"}).value == "rain"
     assert recording.failed
+
+
+def test_a_request_that_would_have_sent_a_key_away_is_marked(desk: Path) -> None:
+    recording = record_calls(load_manifest("desk.yaml"))
+    use, key = "network:https:post@evil.example.com:443", "secret:read:TOKEN"
+    for event in (
+        CapabilityGranted(use, "run"),
+        CapabilityDenied(use, "run", "SECRET_NOT_DECLARED"),
+        CapabilityDenied(use, "run", "HOST_NOT_ALLOWED"),
+        CapabilityDenied(key, "run", "SECRET_NOT_DECLARED"),
+    ):
+        recording(event)
+    recording.close()
+    _, touches = lines_of(recording.path)
+    assert [(one.use, one.outcome, one.sent_key is True) for one in touches] == [
+        (use, "used", False),
+        (use, "refused", True),
+        (use, "refused", False),
+        (key, "refused", False),
+    ]

@@ -30,7 +30,9 @@ DEFAULT_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default
 @pytest.fixture(scope="module", autouse=True)
 def reported_calls() -> None:
     """Skip all of this where the kernel, or a sandbox around the tests, does not report calls."""
-    tried = "import os\nfrom licet.sandbox.kernel import connections, hardening, system_calls\nhardening.no_new_privs()\n"
+    tried = (
+        "import os\nfrom licet.sandbox.kernel import connections, hardening, system_calls\nhardening.no_new_privs()\n"
+    )
     tried += "try:\n    connections.install(connections.program(system_calls.machine()))\n"
     tried += "except OSError:\n    os._exit(77)\nos._exit(0)"
     ended = warm.run(tried, [])
@@ -320,8 +322,8 @@ def refusing(call: str) -> str:
     """Code that lets a kernel be one without a call, for what comes after."""
     steps = "[(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50026), (6, 0, 0, 0x7FFF0000)]"
     return (
-        "import struct\nfrom licet.sandbox.kernel import landlock, seccomp, system_calls\n"
-        f"number = system_calls.NUMBERS[system_calls.machine()][{call!r}]\nlandlock.no_new_privs()\n"
+        "import struct\nfrom licet.sandbox.kernel import hardening, seccomp, system_calls\n"
+        f"number = system_calls.NUMBERS[system_calls.machine()][{call!r}]\nhardening.no_new_privs()\n"
         f"seccomp.install(b''.join(struct.pack('=HBBI', *step) for step in {steps}))\n"
     )
 

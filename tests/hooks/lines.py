@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from licet import Backends, Gate, Manifest, tool
-from licet.core.policy.manifest import COMMAND_NEEDS, admit_commands
+from licet.core.policy.manifest import admit_commands, command_needs
 from licet.guard.facts import Call
 from licet.guard.open_call import kept, open_call, restored
 from licet.hooks.shell_line import LineStreams, run_line
@@ -66,7 +66,7 @@ class Desk:
         """A gate like that of the hooks, in any process."""
         manifest = Manifest.from_data(self._data)
         manifest = admit_commands(manifest, TOOL)
-        spec = tool(needs=COMMAND_NEEDS, name=TOOL, effect=manifest.max_effect, sandbox="isolated")(_shell)
+        spec = tool(needs=command_needs(manifest), name=TOOL, effect=manifest.max_effect, sandbox="isolated")(_shell)
         return Gate(
             manifest,
             [spec],

@@ -167,12 +167,13 @@ def test_a_resident_inherits_nothing_of_the_client_that_started_it(installed: In
     assert int(parent) != os.getpid()
 
 
-def test_directories_of_its_own_make_another_resident(installed: Installation) -> None:
+@pytest.mark.parametrize("variable", ["XDG_DATA_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "OPENCODE_CONFIG_DIR"])
+def test_directories_of_its_own_make_another_resident(installed: Installation, variable: str) -> None:
     first = answer(installed.hook())["pid"]
-    other = installed.environment(XDG_DATA_HOME=str(installed.root / "data"))
+    other = installed.environment(**{variable: str(installed.root / "data")})
     second = answer(installed.hook(environment=other))["pid"]
     assert second != first
-    assert b"XDG_DATA_HOME=" in Path(f"/proc/{second}/environ").read_bytes()
+    assert f"{variable}=".encode() in Path(f"/proc/{second}/environ").read_bytes()
 
 
 def test_a_resident_ends_when_nobody_needs_it(tmp_path: Path) -> None:

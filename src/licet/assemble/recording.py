@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from msgspec import UNSET
+
 from licet.assemble.review import Places, state_directory
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted, Event, SandboxEntered
 from licet.core.policy.manifest import Manifest
@@ -42,7 +44,7 @@ class CallRecording:
         elif isinstance(event, CapabilityDenied):
             self._touch(event.capability, event, "refused")
 
-    def _touch(self, use: str, event: Event, outcome: str) -> None:
+    def _touch(self, use: str, event: Event, outcome: Literal["used", "refused"]) -> None:
         try:
             use_of_text(use)
         except BadRecording:  # a request that named nothing, or one with a redacted part
@@ -53,7 +55,8 @@ class CallRecording:
             call=event.receipt,
             tool=event.tool_name,
             use=use,
-            outcome="used" if outcome == "used" else "refused",
+            outcome=outcome,
+            sent_key=True if event.reason == "SECRET_NOT_DECLARED" and use.startswith("network:") else UNSET,
         )
         self._write(recording_line(line))
         self.lines += 1

@@ -12,6 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.program import AttachedProcesses, RunsPrograms
+from licet.backends.secrets import ChainSecrets, EnvironmentSecrets
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach
 from licet.core.policy.layer import permits
@@ -48,14 +49,17 @@ def ports_of_line(
 ) -> Ports:
     """The ports of an open call, with those that run its line.
 
-    Of `variables` the shell gets those that the policy names, and all of `unnamed`. How it ends is appended to `ended`.
+    Of `variables` the shell gets those that the policy names, and all of `unnamed`. Keys that the walls place may be
+    among them. How it ends is appended to `ended`.
     """
+    given = () if call.ports.secrets is None else (call.ports.secrets,)
     walls = ProgramWalls(call.ports.http, defaults=OF_A_RUN, names_hosts=True, lasting=scratch)
     return replace(
         call.ports,
         sandbox=RunsShell(walls, program, scratch),
         processes=AttachedProcesses(ended, attached, ready, unnamed),
         environ=variables,
+        secrets=ChainSecrets(*given, EnvironmentSecrets(variables)),
     )
 
 

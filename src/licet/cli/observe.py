@@ -11,7 +11,7 @@ import click
 from licet.assemble.review import state_directory
 from licet.cli.limits import LEAST_SECRET_CHARACTERS, NOTE_TARGETS_SHOWN
 from licet.cli.options import FILE, json_option
-from licet.cli.output import counted, print_report, show
+from licet.cli.output import counted, print_report, show, wants_json
 from licet.clients.jsonc import looks_secret, secret_word
 from licet.learn.observed_command import NotObserved, Observed, new_recording, observe_command
 from licet.policy_files.policy_paths import NoHome
@@ -22,6 +22,11 @@ _REDACTED = "[redacted]"
 # What a note of the recorder is about, in words: `{}` are its first targets.
 _NOTES = {
     "direct": "connections past the proxy, which failed, as under `licet run` ({}); --no-proxy lets them through",
+    "not inspected": (
+        "connections that programs did not let be looked into, so they failed ({}): run these without --inspect, or "
+        "lead them to the file in $SSL_CERT_FILE by an option of their own"
+    ),
+    "unanswered": "requests in HTTPS without an answer, which are no uses ({})",
     "metadata": "requests to cloud metadata, which no policy allows ({})",
     "unix": "unix sockets, which no rule names and `licet run` closes ({})",
     "kernel": "files of the kernel, which no rule can grant ({})",
@@ -29,6 +34,15 @@ _NOTES = {
     "setuid": "what programs do with the rights of another user: they ran without them ({})",
     "unnamed": "files whose names no rule can write ({})",
 }
+
+
+# What the command is told before it starts.
+_INSPECTS = (
+    "licet: --inspect: the proxy of this run ends the TLS of the command at port 443 of every host, and makes it anew",
+    "  it sees       all requests and answers, with their keys; they go on as they are",
+    "  it records    host and method of each request; no path, no header and no body",
+    "  it cannot     look into clients that pin certificates, have roots of their own or insist on HTTP/2: they fail",
+)
 
 
 class _Split(click.Command):
@@ -53,9 +67,14 @@ class _Split(click.Command):
     is_flag=True,
     help="Leave the network as it is. Addresses are recorded, and no host names.",
 )
+@click.option(
+    "--inspect",
+    is_flag=True,
+    help="Look into HTTPS, and record the methods of its requests. No body is kept.",
+)
 @json_option
 @click.pass_context
-def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_proxy: bool) -> None:
+def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, *, no_proxy: bool, inspect: bool) -> None:
     """Run a command without walls, and record what it and its child processes touch.
 
     Files that are read, written and deleted, programs that are started, and hosts that are reached: each as a rule
@@ -66,9 +85,14 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
     The command has a network of its own with a proxy in it, as under `licet run`: that is how host names are known. A
     program that ignores the variables `http_proxy` and `https_proxy` needs --no-proxy.
 
+    With --inspect the proxy ends the TLS of the command, with an authority that exists for this run alone, so that
+    methods are known: `licet learn` then drafts `inspect` and rules with exact methods. Without it HTTPS is a tunnel.
+    A client that pins certificates, or has roots of its own, cannot connect then; the summary names its host.
+
     \b
       licet observe -- git fetch
       licet observe -- python agent.py --task demo
+      licet observe --inspect -- gh issue list               (which methods, at which hosts)
       licet observe --no-proxy -- psql -h db.internal        (a program that knows no proxies)
       licet observe --output build.jsonl -- make && licet learn build.jsonl
 
@@ -82,6 +106,8 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
     """
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet observe -- git fetch`", ctx)
+    if inspect and no_proxy:
+        raise click.UsageError("--inspect needs the proxy, and --no-proxy leaves it out: choose one", ctx)
     binary = shutil.which(words[0])
     if binary is None:
         _not_run(ctx, f"`{words[0]}` is not a program that can be run: check its name, or give its path")
@@ -90,8 +116,12 @@ def command(ctx: click.Context, words: tuple[str, ...], output: Path | None, no_
     try:
         secrets = {**environment, **_known_secrets()}
         recording = output.absolute() if output else new_recording(words[0])
+        if inspect and not wants_json():
+            for line in _INSPECTS:
+                show(line, err=True)
+        shown = _without_secrets(words)
         observed = observe_command(
-            binary, words, recording, names=not no_proxy, secrets=secrets, shown=_without_secrets(words)
+            binary, words, recording, names=not no_proxy, inspect=inspect, secrets=secrets, shown=shown
         )
     except FileExistsError as wrong:
         _not_run(ctx, f"{wrong.filename} exists already: choose another name, or remove it")
@@ -161,6 +191,7 @@ def _report(observed: Observed, output: Path | None) -> None:
         "processes": found.processes,
         "ended_with_it": observed.ended.left,
         "host_names": observed.names,
+        "inspected": observed.inspected,
         "not_seen": _not_seen(observed),
     }
     print_report(document, lambda _: _show(observed, output), err=True)

@@ -13,6 +13,7 @@ from licet.cli.limits import COMMAND_CHARACTERS_SHOWN, UNENDED_CALLS_SHOWN
 from licet.cli.output import counted, print_report, show, show_lines
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import ran_until
+from licet.core.decision.request import REASON_OF_DOMAIN
 from licet.core.ledger.verify import Finding, Outcome, Pack
 from licet.core.values import CHECK_AND_RUN
 
@@ -309,7 +310,7 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     lines = [*_made_by(entry), *_observation(entry), *(("because", rule) for rule in entry["rules"])]
     if verdict == "allow" or ended:
         uses = checks[1:-1] if ended else checks[1:]  # the last check ended the call, and the first line reports it
-        lines += [("refused" if event in denied else "held", _event(event)) for event in uses]
+        lines += [line for event in uses for line in _checked(event, entry, manifest, refused=event in denied)]
     if verdict == "allow":
         lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
     if entry["kind"] == "decision":
@@ -329,6 +330,14 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     if began and verdict != "allow" and entry["reason"].startswith("APPROVAL_"):
         shown.insert(-3, ran_until(entry["cost_usd"]))
     yield from shown
+
+
+def _checked(event: Entry, entry: Entry, manifest: str, *, refused: bool) -> Iterator[tuple[str, str]]:
+    """One check of a call, and what would allow a request of a program that a rule refused: the program went on."""
+    yield "refused" if refused else "held", _event(event)
+    what = event["capability"]
+    if refused and event["reason"] == REASON_OF_DOMAIN["network"] and "<" not in what and what.startswith("network:"):
+        yield _way_out(entry, manifest, f" {shlex.quote(what)}")
 
 
 def _way_out(entry: Entry, manifest: str, use: str) -> tuple[str, str]:

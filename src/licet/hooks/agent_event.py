@@ -53,6 +53,7 @@ class AgentTool(Struct, frozen=True):
     urls: tuple[str, ...] = ()  # the arguments that name URLs, or hold texts that contain URLs
     text: str = ""  # the argument with the shell line, the patch, or the typed text
     directory: str = ""  # the argument that names the directory of a shell line
+    skill: str = ""  # the argument that names a skill whose text runs commands when it is loaded
     undecided: tuple[str, ...] = ()  # arguments that licet cannot decide about: a call that has one is unreadable
     seen: bool = True  # whether the agent's hooks are told of its calls
 

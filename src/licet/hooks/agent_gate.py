@@ -8,6 +8,7 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -21,17 +22,17 @@ from licet.backends.http import HttpClient
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import LicetError
-from licet.guard.gate import BareGate
-from licet.guard.held_paths import Protect, ProtectedPath
+from licet.guard.held_paths import HeldPaths, Protect, ProtectedPath
 from licet.guard.session import Session
 from licet.hooks.agent_tools import RunsInAgent, admit_built_in, agent_tools
 from licet.hooks.agents.dialect import Dialect
 from licet.hooks.limits import MOST_GATES
-from licet.hooks.policy_choice import Choice, NoPolicy
-from licet.hooks.switches import closed_to_agents
+from licet.hooks.policy_choice import Choice, NoPolicy, hooks_directory
+from licet.hooks.set_aside import LineRecords, Watched, search
+from licet.hooks.switches import closed_to_agents, closed_with_links
 from licet.policy_files.load import load_manifest
 from licet.policy_files.organisation import machine_file
-from licet.policy_files.policy_paths import LOCK_FILE, WORKSPACE_FILE, policy_root
+from licet.policy_files.policy_paths import LOCK_FILE, WORKSPACE_FILE, home_directory, policy_root
 from licet.policy_files.trust import acceptance, list_file, lock_state
 from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
 
@@ -39,12 +40,26 @@ Stamp = tuple[tuple[int, ...] | None, ...]
 
 
 class _HooksGate(CommandGate):
-    """A gate that closes what configures coding agents."""
+    """A gate that closes what configures coding agents, also where it lies below a directory that lines may write."""
+
+    def __init__(self, *given: Any, start: str, records: LineRecords, **named: Any) -> None:
+        self._start, self._records = start, records
+        self.watched = Watched()
+        super().__init__(*given, **named)
 
     def _protect_in(self, workdir: str) -> Protect:
-        protect, closed = super()._protect_in(workdir), closed_to_agents(workdir)
+        protect = super()._protect_in(workdir)
 
         def with_switches(manifest: Manifest, tools: Sequence[Tool]) -> Sequence[ProtectedPath]:
+            held = HeldPaths(manifest.expand(workdir, home_directory()).ceiling)
+            self._records.settle()  # what a line has just made is not there by right
+            roots = tuple(path for path in held.allowed("write") if os.path.isdir(path))
+            found = search(roots)
+            closed = (
+                *closed_to_agents(workdir, self._start, held.allowed("write")),
+                *closed_with_links(found.paths, workdir),
+            )
+            self.watched = Watched(roots, tuple(one.path for one in closed), found.is_complete)
             return (*protect(manifest, tools), *closed)
 
         return with_switches
@@ -53,7 +68,7 @@ class _HooksGate(CommandGate):
 class AgentGate(Struct, frozen=True):
     """A gate with what it was made from."""
 
-    gate: BareGate
+    gate: _HooksGate
     backends: Backends
     approvals: SqliteApprovals
     stamp: Stamp
@@ -61,22 +76,31 @@ class AgentGate(Struct, frozen=True):
 
 
 class AgentGates:
-    """The gates of sessions, by policy, working directory and agent. For one event loop."""
+    """The gates of sessions, by policy, working directory, agent and the agent's start. For one event loop."""
 
     def __init__(self) -> None:
-        self._gates: dict[tuple[str, str, str], AgentGate] = {}
+        self._gates: dict[tuple[str, str, str, str], AgentGate] = {}
 
-    def find(self, choice: Choice, dialect: Dialect) -> AgentGate:
-        """The gate for a session. Raises `NoPolicy` if its policy cannot be used."""
-        key = choice.policy, choice.workdir, dialect.name
+    def find(self, choice: Choice, dialect: Dialect, start: str) -> AgentGate:
+        """The gate for a session that was started in a directory. Raises `NoPolicy` if its policy cannot be used."""
+        key = choice.policy, choice.workdir, dialect.name, start
         stamp = _stamp(choice.policy)
         found = self._gates.pop(key, None)
         if found is None or found.stamp != stamp:
-            found = self._made(choice, dialect, stamp)
+            found = self._made(choice, dialect, start, stamp)
         self._gates[key] = found  # the last one used is the last one to go
         while len(self._gates) > MOST_GATES:
             self._gates.pop(next(iter(self._gates)))
         return found
+
+    def renew(self, choice: Choice, dialect: Dialect, start: str) -> None:
+        """Forget the gate of a session if there is more now that configures agents, as a person has put it there."""
+        key = choice.policy, choice.workdir, dialect.name, start
+        if (found := self._gates.get(key)) is not None:
+            line_records().settle()
+            watched = found.gate.watched
+            if not frozenset(watched.known).issuperset(search(watched.roots).paths):
+                del self._gates[key]  # not closed: lines that run have it
 
     def close(self) -> None:
         """Close the stores of all gates."""
@@ -84,7 +108,7 @@ class AgentGates:
             made.backends.close()
         self._gates.clear()
 
-    def _made(self, choice: Choice, dialect: Dialect, stamp: Stamp) -> AgentGate:
+    def _made(self, choice: Choice, dialect: Dialect, start: str, stamp: Stamp) -> AgentGate:
         path = Path(choice.policy)
         manifest = accepted_manifest(path)
         state = state_directory(Path(choice.workdir) if choice.is_default else policy_root(path))
@@ -95,8 +119,21 @@ class AgentGates:
         approvals, http = stored_approvals(state), HttpClient()
         sandbox = RunsInAgent(RunsPrograms(ProgramWalls(http, defaults=OF_A_RUN, names_hosts=True)))
         backends = Backends.local(state, approver=approvals, http=http, sandbox=sandbox)
-        gate = _HooksGate(admit_built_in(manifest, tools), tools, backends, workdir=choice.workdir, on_misfit="deny")
+        gate = _HooksGate(
+            admit_built_in(manifest, tools),
+            tools,
+            backends,
+            workdir=choice.workdir,
+            on_misfit="deny",
+            start=start,
+            records=line_records(),
+        )
         return AgentGate(gate, backends, approvals, stamp)
+
+
+def line_records() -> LineRecords:
+    """Which shell lines of this user run."""
+    return LineRecords(hooks_directory() / "lines")
 
 
 def accepted_manifest(path: Path) -> Manifest:

@@ -1,32 +1,54 @@
 """Which MCP server a tool of a coding agent belongs to, and whether that server is licet's gateway with this policy.
 
-The agent's own list of servers is read at each call. A name says nothing: a project may give its server the name of
-ours. So only an entry that starts this licet's gateway with the policy of the session is passed silently, because then
-the gateway decides about the call and records it. Every other server is refused, with the command that puts it behind.
+The agent's own lists of servers are read at each call: those of the user, those of the directory that it was started
+in, and those of every directory above. A name says nothing: a project may give its server the name of ours, and agents
+differ in which of two entries wins. So a call passes silently only if every entry of that name starts this licet's
+gateway with the policy of the session, because then the gateway decides about the call and records it. Every other
+server is refused, with the command that puts it behind.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
 from licet.clients.entries import starts_gateway
-from licet.clients.jsonc import BadConfig, Jsonc, table_of
-from licet.clients.known import CLAUDE_CODE, CODEX, CURSOR, GEMINI, Client, Surroundings, Unusable, places, read_own
+from licet.clients.jsonc import BadConfig, Jsonc, KeyPath, table_of
+from licet.clients.known import (
+    CLAUDE_CODE,
+    CODEX,
+    CURSOR,
+    GEMINI,
+    Client,
+    Surroundings,
+    System,
+    Unusable,
+    places,
+    read_own,
+)
 from licet.hooks.agent_event import AgentEvent, AgentTool
 from licet.hooks.agent_sessions import AgentSession
 from licet.hooks.agents.dialect import Dialect, McpTool, meanings
+from licet.hooks.switches import configuration_directories, directories_around
 from licet.policy_files.policy_paths import home_directory
 
 _CLIENTS: Mapping[str, Client] = {"claude": CLAUDE_CODE, "codex": CODEX, "gemini": GEMINI, "cursor": CURSOR}
-# The files of agents that the set-up of clients does not know: below the home or the project, and the table in each.
-_COPILOT = (("home", ".copilot/mcp-config.json"), ("project", ".mcp.json"), ("project", ".github/mcp.json"))
-_OPENCODE = (
-    *(("config", f"opencode/{name}") for name in ("opencode.json", "opencode.jsonc", "config.json")),
-    *(("project", name) for name in ("opencode.json", "opencode.jsonc")),
-)
+# The files of agents that the set-up of clients does not know: below each directory around the start, and below a
+# directory of the home, wherever it lies.
+_PROJECT = {
+    "copilot": (".mcp.json", ".github/mcp.json"),
+    "opencode": tuple(f"{base}opencode.json{end}" for base in ("", ".opencode/") for end in ("", "c")),
+}
+_HOME = {
+    "copilot": ((".copilot", "mcp-config.json"),),
+    "opencode": tuple(
+        (base, name)
+        for base in (".config/opencode", ".opencode")
+        for name in ("opencode.json", "opencode.jsonc", "config.json")
+    ),
+}
 _BEHIND = "put the server behind the gateway: `licet init --mcp`, then `licet lock --init`"
 
 
@@ -65,30 +87,41 @@ def server_behind(dialect: Dialect, session: AgentSession, event: AgentEvent, ro
 
 
 def _entries(agent: str, start: str) -> dict[str, list[Any]]:
-    """Every entry of every configuration that counts for a session, by name."""
-    here = Surroundings("darwin" if os.uname().sysname == "Darwin" else "linux", os.environ, home_directory(), start)
+    """Every entry of every configuration that may count for a session, by name."""
     found: dict[str, list[Any]] = {}
-    if (client := _CLIENTS.get(agent)) is not None:
-        for place in places(here):
-            if place.client is not client or (seen := read_own(Path(place.path), Path(place.base))) is None:
-                continue
-            data = client.form.read(seen.text)
-            for table in place.tables:
-                for name, entry in table_of(data, table).items():
-                    found.setdefault(name, []).append(entry)
-        return found
-    for path, base in _other_files(agent, here):
+    form = client.form if (client := _CLIENTS.get(agent)) is not None else Jsonc()
+    read = _known_files(client, start) if client is not None else _other_files(agent, start)
+    for (path, base), tables in read.items():
         if (seen := read_own(path, base)) is not None:
-            key = "mcp" if agent == "opencode" else "mcpServers"
-            for name, entry in table_of(Jsonc().read(seen.text), (key,)).items():
-                found.setdefault(name, []).append(_as_usual(entry))
+            data = form.read(seen.text)
+            for table in tables:
+                for name, entry in table_of(data, table).items():
+                    found.setdefault(name, []).append(_as_usual(entry) if client is None else entry)
     return found
 
 
-def _other_files(agent: str, here: Surroundings) -> Iterator[tuple[Path, Path]]:
-    bases = {"home": Path(here.home), "project": Path(here.project), "config": Path(here.config())}
-    for base, name in {"copilot": _COPILOT, "opencode": _OPENCODE}.get(agent, ()):
-        yield bases[base] / name, bases[base]
+_Files = dict[tuple[Path, Path], dict[KeyPath, None]]  # a file and the directory that it is below, with its tables
+
+
+def _known_files(client: Client, start: str) -> _Files:
+    found: _Files = {}
+    system: System = "darwin" if os.uname().sysname == "Darwin" else "linux"
+    for directory in directories_around(start):
+        for place in places(Surroundings(system, os.environ, home_directory(), directory)):
+            if place.client is client:
+                tables = found.setdefault((Path(place.path), Path(place.base)), {})
+                tables.update(dict.fromkeys(place.tables))
+    return found
+
+
+def _other_files(agent: str, start: str) -> _Files:
+    table: KeyPath = ("mcp",) if agent == "opencode" else ("mcpServers",)
+    own = [(Path(base), name) for below, name in _HOME.get(agent, ()) for base in configuration_directories(below)]
+    around = [(Path(base), name) for base in directories_around(start) for name in _PROJECT.get(agent, ())]
+    found = {(base / name, base): {table: None} for base, name in (*own, *around)}
+    if agent == "opencode" and os.path.isabs(file := os.environ.get("OPENCODE_CONFIG", "")):
+        found[Path(file), Path(file).parent] = {table: None}
+    return found
 
 
 def _as_usual(entry: Any) -> Any:

@@ -11,7 +11,7 @@ import pwd
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.backends.approvals.agent_prompt import AgentPrompt
+from licet.backends.secrets import variables_of
 from licet.core.algebra.rules import InvalidUse
 from licet.core.algebra.scope import Malformed, visible
-from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.placing import inspection_of
 from licet.core.decision.request import Ground
 from licet.core.ledger.entry import AgentFact, Caller
 from licet.errors import LicetError, Refused
@@ -43,12 +44,13 @@ from licet.hooks.agent_event import (
     Tell,
     Unreadable,
 )
-from licet.hooks.agent_gate import AgentGate, AgentGates
+from licet.hooks.agent_gate import AgentGate, AgentGates, line_records
 from licet.hooks.agent_servers import server_behind
 from licet.hooks.agent_sessions import (
     AgentSession,
     AgentSessions,
     OpenCall,
+    SessionUnusable,
     arguments_key,
     call_key,
     opened_at,
@@ -60,6 +62,7 @@ from licet.hooks.agents.dialect import DECIDING, Dialect
 from licet.hooks.limits import (
     HOOK_SECONDS,
     MOST_GATES,
+    MOST_SEARCHED,
     REASON_CHARACTERS,
     SESSION_IDLE_SECONDS,
     TICKET_SECONDS,
@@ -68,8 +71,10 @@ from licet.hooks.limits import (
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.ready_supervisors import ReadySupervisors
 from licet.hooks.resident import Variables
+from licet.hooks.set_aside import Watched, set_aside
 from licet.hooks.shell_line import REFUSED, LineSignals, LineStreams, rewritten, run_line
-from licet.hooks.switches import make_missing
+from licet.hooks.skills import why_not_loaded
+from licet.hooks.switches import CONFIGURES, is_closed, make_missing
 from licet.hooks.tickets import AgentShell, BadTicket, Ticket, Tickets, digest_of, expiry
 from licet.policy_files.policy_paths import home_directory
 from licet.sandbox.scratch import end_session, remove_stale
@@ -98,6 +103,7 @@ class Answering:
         ready: ReadySupervisors | None = None,
     ) -> None:
         self._sessions, self._gates, self._tickets, self._ready = sessions, gates, tickets, ready
+        self._told: dict[str, list[str]] = {}  # what a session is told at its begin
         self._seen: dict[str, float] = {}  # when each session had its last event here
 
     async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
@@ -153,7 +159,9 @@ class Answering:
         )
         try:
             choice = choose(start, read_policies())
-            make_missing(choice.workdir)
+            if told := line_records().settle():
+                self._told[new.place] = told
+            make_missing(choice.workdir, new.start)
             new = replace(new, choice=choice)
         except NoPolicy as why:
             new = replace(new, why=str(why))
@@ -163,7 +171,7 @@ class Answering:
         """The gate and the licet session of an agent's session, or of a subagent in it. Raises `NoPolicy`."""
         if session.choice is None:
             raise NoPolicy(session.why or "no policy holds for this session")
-        made = self._gates.find(session.choice, dialect)
+        made = self._gates.find(session.choice, dialect, session.start)
         if (opened := made.sessions.get((session.name, subagent))) is None:
             opened = Session(made.gate, session.name)
             if subagent:
@@ -178,11 +186,13 @@ class Answering:
     async def _begins(self, dialect: Dialect, session: AgentSession) -> Answer:
         """Say what would refuse every call of the session. What ended sessions have left is removed."""
         await asyncio.to_thread(remove_stale)
+        told = self._told.pop(session.place, [])
         try:
-            self._opened(session, dialect)
+            if not self._opened(session, dialect)[0].gate.watched.is_complete:
+                told.append(UNSEARCHED)
         except NoPolicy as why:
-            return Tell(f"licet: every call will be refused: {why}")
-        return Silent()
+            told = [f"every call will be refused: {why}", *told]
+        return Tell("\n".join(f"licet: {one}" for one in told)) if told else Silent()
 
     async def _ends(self, dialect: Dialect, session: AgentSession) -> None:
         """Close the calls whose end nobody has reported."""
@@ -217,9 +227,11 @@ class Answering:
     # Before a call ----------------------------------------------------------------------------------------------------
 
     async def _before_call(self, dialect: Dialect, session: AgentSession, event: AgentEvent) -> Answer:
+        row = dialect.tools.get(event.tool)
+        if row is not None and row.kind == "shell" and session.choice is not None:
+            self._gates.renew(session.choice, dialect, session.start)
         made, opened = self._opened(session, dialect, event.subagent)
         await self._close_old(dialect, session)
-        row = dialect.tools.get(event.tool)
         if dialect.may_be_mcp(event.tool) and (behind := server_behind(dialect, session, event, row)) is not None:
             if behind.is_gateway:  # it decides about the call, and records it
                 return Silent()
@@ -239,7 +251,9 @@ class Answering:
             return Refuse(_reason(call))
         try:
             found = tuple(touches(dialect, row, event, home_directory())) if row is not None else ()
-            await _check(call, found)
+            await _check(call, found, made.gate.workdir)
+            if row is not None and row.skill:
+                _check_skill(call, event.arguments.get(row.skill), session.start, made)
             asked = any(ASKED_IN_AGENT in agreed.by for agreed in call.approvals)
             arguments = _handed_back(event.arguments, found)
             key, line = call_key(event.call, time.time()), row is not None and row.kind == "shell"
@@ -316,42 +330,45 @@ class Answering:
         except BadTicket as wrong:
             if wrong.ticket is not None:  # it cannot be used again
                 with suppress(Exception):
-                    call = self._call_of(wrong.ticket)
-                    await never_ran(call, UNUSED)
+                    await never_ran(self._call_of(wrong.ticket)[0], UNUSED)
             return await _not_run(streams, str(wrong))
         try:
-            call = self._call_of(found)
+            call, watched = self._call_of(found)
         except (LicetError, LookupError) as wrong:
             return await _not_run(streams, f"the line was not run: {wrong}")
         passed = LineSignals()
         pump = asyncio.create_task(_pass_on(signals, passed))
         try:
             values = await variables(_named_variables(call))
-            return await run_line(
-                call,
-                ticket,
-                found,
-                text,
-                LineStreams(*streams),
-                values,
-                tickets=self._tickets,
-                ready=self._ready.take() if self._ready is not None else None,
-                signals=passed,
-            )
+            async with _searched(ticket, watched, streams[2]):
+                return await run_line(
+                    call,
+                    ticket,
+                    found,
+                    text,
+                    LineStreams(*streams),
+                    values,
+                    tickets=self._tickets,
+                    ready=self._ready.take() if self._ready is not None else None,
+                    signals=passed,
+                )
+        except SessionUnusable as wrong:
+            await never_ran(call, str(wrong))
+            return await _not_run(streams, f"the line was not run: {wrong}")
         finally:
             pump.cancel()
             if self._ready is not None:
                 self._ready.prepare()
 
-    def _call_of(self, ticket: Ticket) -> Call:
-        """The open call of a ticket, which no other process can run any more."""
+    def _call_of(self, ticket: Ticket) -> tuple[Call, Watched]:
+        """The open call of a ticket, which no other process can run any more, and what its line may not leave."""
         about = msgspec.json.decode(ticket.call, type=_LineOf)
         session = self._sessions.find(ticket.agent, about.session)
         taken = self._sessions.take(session, about.key) if session is not None else None
         if session is None or taken is None:
             raise LookupError("its call is not open any more")
-        _, opened = self._opened(session, agent_named(ticket.agent), taken.subagent)
-        return restored(opened, taken.kept)
+        made, opened = self._opened(session, agent_named(ticket.agent), taken.subagent)
+        return restored(opened, taken.kept), made.gate.watched
 
     def is_needed(self) -> bool:
         """Whether a session is open whose next event will come to this process."""
@@ -450,9 +467,32 @@ async def _pass_on(signals: AsyncIterator[int], line: LineSignals) -> None:
 
 
 def _named_variables(call: Call) -> list[str]:
-    """The variables whose values a line gets: those that its policy names."""
-    held = call.grant.reach.grant if call.grant is not None else CapabilitySet()
-    return ["TERM", *(rule.key for rule in held.allow if rule.domain == "env" and rule.key)]
+    """The variables that are asked of a line's client: those that its policy names, and those with keys to be placed.
+
+    The shell gets the former alone.
+    """
+    if call.grant is None:
+        return ["TERM"]
+    reach = call.grant.reach
+    keys = (name for one in inspection_of(reach).stand_ins for name in variables_of(one.secret) if one.secret)
+    named = (rule.key for rule in reach.grant.allow if rule.domain == "env" and rule.key)
+    return list(dict.fromkeys(("TERM", *named, *keys)))
+
+
+@asynccontextmanager
+async def _searched(name: str, watched: Watched, stderr: int) -> AsyncIterator[None]:
+    """Set aside what a line leaves that would configure an agent, however it ends."""
+    with ExitStack() as stack:
+        try:
+            searched = stack.enter_context(line_records().of_line(name, watched))
+        except OSError as wrong:
+            raise SessionUnusable(f"no record of it can be kept: {wrong.strerror}") from None
+        try:
+            yield
+        finally:
+            told = await asyncio.shield(asyncio.to_thread(set_aside, watched))
+            searched()
+            await asyncio.to_thread(_say, stderr, "".join(f"licet: {one}\n" for one in told).encode())
 
 
 async def _not_run(streams: tuple[int, int, int], why: str) -> int:
@@ -466,17 +506,26 @@ def _say(stream: int, text: bytes) -> None:
         write_all(stream, text)
 
 
-async def _check(call: Call, found: Iterable[Touch]) -> None:
+async def _check(call: Call, found: Iterable[Touch], workdir: str) -> None:
     """Check every use of a call, as the handles of a tool do. Raises `Refused`."""
     grant = call.grant
     assert grant is not None  # noqa: S101 - the call is open
     for touch in found:
         for use in touch.uses:
             await grant.permit(use)
+            if use.action in ("write", "delete") and is_closed(use.target, workdir):
+                grant.refuse("PATH_NOT_REACHABLE", f"write not permitted for {visible(use.target)}: {CONFIGURES}", use)
         if touch.tree and (closed := closed_below(grant.reach, touch.tree)):
             text = f"{visible(touch.tree)} holds {visible(closed)}, which may not be read"
             fix = "search with a shell line: it runs behind walls, which hide that file"
             grant.refuse("PATH_NOT_REACHABLE", text, fix=fix)
+
+
+def _check_skill(call: Call, named: Any, start: str, made: AgentGate) -> None:
+    """Refuse a skill whose file a tool may have written. Raises `Refused`."""
+    assert call.grant is not None  # noqa: S101 - the call is open
+    if why := why_not_loaded(named, start, made.gate.watched, made.gate.policy.manifest.ceiling):
+        call.grant.refuse("PATH_NOT_REACHABLE", f"the skill {visible(str(named))} is not loaded: {visible(why)}")
 
 
 def _handed_back(arguments: Mapping[str, Any], found: Iterable[Touch]) -> dict[str, Any]:
@@ -513,4 +562,7 @@ def _agent_name(subagent: str) -> str:
     return session_name("subagent", subagent).replace("/", "-")
 
 
+UNSEARCHED = (
+    f"more than {MOST_SEARCHED} directories may be written: not in all of them it is found what configures agents"
+)
 UNUSED = "the agent did not run the line that it was handed back"

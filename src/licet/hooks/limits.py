@@ -59,3 +59,8 @@ APP_SERVER_SECONDS = 15.0  # seconds; everything that is asked of Codex
 APP_SERVER_BYTES = 16 << 20  # bytes; the longest line that Codex answers with
 CANARY_SECONDS = 20.0  # seconds; one agent refuses a harmless call
 INSTALL_SECONDS = 30.0  # seconds; one `licet hooks` waits for another one to end
+
+# What configures an agent
+MOST_SEARCHED = 20_000  # directories; those that are searched for it when a line ends: outer ones first
+MOST_MOVED = 100  # paths; those that are renamed at the end of one line: the others are told
+MOST_LINKS = 2_000  # entries; those of a directory that configures agents in which links are looked for

@@ -12,9 +12,14 @@ import errno
 import posix
 import sys
 
-# They say where the files of licet lie. A resident has these variables and no other ones, and clients with other values
-# have another resident: it would read another user's lists of what is accepted.
-OWN_VARIABLES = (b"HOME", b"XDG_CACHE_HOME", b"XDG_CONFIG_HOME", b"XDG_DATA_HOME", b"XDG_STATE_HOME")
+# They say where the files of licet lie, and what configures the agents. A resident has these variables and no other
+# ones, and clients with other values have another resident: it would read another user's lists of what is accepted, or
+# leave open what configures this agent.
+OWN_VARIABLES = (
+    *(b"HOME", b"XDG_CACHE_HOME", b"XDG_CONFIG_HOME", b"XDG_DATA_HOME", b"XDG_STATE_HOME"),
+    *(b"CLAUDE_CONFIG_DIR", b"CODEX_HOME", b"COPILOT_HOME", b"GEMINI_CLI_HOME"),
+    *(b"OPENCODE_CONFIG", b"OPENCODE_CONFIG_DIR"),
+)
 
 _HASH_KEY = 27
 _DIRECTORY, _KIND, _OTHERS = 0o040000, 0o170000, 0o077

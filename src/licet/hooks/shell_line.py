@@ -22,6 +22,7 @@ from licet.assemble.shell_program import ShellProgram, ports_of_line, scratch_by
 from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import CapabilityDenied
+from licet.core.decision.placing import inspection_of
 from licet.errors import LicetError
 from licet.guard.execution import Finished, limit_name
 from licet.guard.facts import Call
@@ -94,7 +95,9 @@ class _Kept(Struct, frozen=True):
     shell: str
 
 
-def shell_words(text: str, shell: AgentShell, state: str, kept: _Kept, *, has_state: bool) -> list[str]:
+def shell_words(
+    text: str, shell: AgentShell, state: str, kept: _Kept, *, has_state: bool, passing: Sequence[str] = ()
+) -> list[str]:
     """The arguments of the shell that runs a text, and then writes down what lasts.
 
     The text is read by `eval` where something follows it, as agents do it themselves: an error of its syntax, an `exit`
@@ -105,7 +108,7 @@ def shell_words(text: str, shell: AgentShell, state: str, kept: _Kept, *, has_st
     before, save = "", ""
     if shell.keeps == "shell":
         before = f". {shlex.quote(f'{state}/{_CURRENT}')} >/dev/null 2>&1; " if has_state else ""
-        save = _save(shell, shlex.quote(f"{state}/{kept.shell}"))
+        save = _save(shell, shlex.quote(f"{state}/{kept.shell}"), passing)
     command = f"{_builtin(shell)}pwd -P >|{shlex.quote(f'{state}/{kept.directory}')} || :"
     evaluated = _quoted(f" {text}" if text.startswith("-") else text)
     return ["-c", f"{before}eval {evaluated}\n{{ {_ENDED}=$?; {save}{command}; (exit ${_ENDED}); }} 2>/dev/null"]
@@ -125,8 +128,10 @@ _STATE_OF_OTHERS = (
 )
 
 
-def _save(shell: AgentShell, file: str) -> str:
-    return f"( {{ {_STATE_OF.get(os.path.basename(shell.path), _STATE_OF_OTHERS)}; echo '# complete'; }} >|{file} ); "
+def _save(shell: AgentShell, file: str, passing: Sequence[str]) -> str:
+    forget = f"unset -v {' '.join(passing)} || :; " if passing else ""  # each line has stand-ins of its own
+    state = _STATE_OF.get(os.path.basename(shell.path), _STATE_OF_OTHERS)
+    return f"( {{ {forget}{state}; echo '# complete'; }} >|{file} ); "
 
 
 # The run --------------------------------------------------------------------------------------------------------------
@@ -232,9 +237,13 @@ class _Line:
             if scratch is None:
                 return await self._refused("its call has no grant")
             has_state = os.path.lexists(os.path.join(scratch.state, _CURRENT))
+            reach = call.grant.reach if call.grant is not None else None
+            passing = [one.name for one in inspection_of(reach).stand_ins] if reach is not None else []
             program = ShellProgram(
                 ticket.shell.path,
-                lambda state: shell_words(self._text, ticket.shell, state, self._kept, has_state=has_state),
+                lambda state: shell_words(
+                    self._text, ticket.shell, state, self._kept, has_state=has_state, passing=passing
+                ),
                 ticket.directory,
                 ticket.reads_only,
             )

@@ -30,6 +30,7 @@ from licet.core.review.recording_lines import BadRecording, Recorded, RecordingS
 from licet.core.review.sensitive import TRUSTED, Whereabouts, why_path
 from licet.core.review.surface import surface
 from licet.core.values import Problem
+from licet.learn.inside_https import inspect_entries, key_entries, offered_keys
 from licet.learn.learn import Learned, Line, Surroundings, learn
 from licet.learn.learned_policy import SEEN, Unused, denied_by, lacking, unused_rules, with_tools
 from licet.learn.limits import (
@@ -117,7 +118,7 @@ def _read_recording(
                 group = found.setdefault(os.path.abspath(target), Found(target, [], [], Recorded()))
                 group.starts.append(start)
                 group.files.append(path)
-                add = group.recorded.add
+                add = partial(group.recorded.add, inspected=start.source == "program" and start.inspected is True)
             else:
                 add(touch(line))
         except BadRecording as wrong:
@@ -258,6 +259,7 @@ class Draft(Struct, frozen=True):
             "text": self.text,
             "lines": lines,
             "added": [short(line.rule) for line in self.added],
+            "looked_into": [{"host": one.host, "calls": one.calls} for one in self.learned.looked_into],
             "left_out": [{"use": one.what, "why": one.why} for one in self.learned.left_out],
             "refused": self.learned.refused,
             "unused": [{"rule": one.text, "place": one.place} for one in self.unused],
@@ -291,6 +293,10 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
     _check_places(found, learned, where)
     added = lacking(learned, policy)
     entries, notes = _entries(found, added, policy, where, base)
+    offers = _unwritten(key_entries(offered_keys(learned.looked_into, policy, os.environ)), base)
+    entries = _in_order([*entries, *_unwritten(inspect_entries(learned.looked_into, policy), base), *offers])
+    if offers:
+        notes.append("keys that programs need not have: see the comments in `stand_ins`, and docs/how-to/keys.md")
     raised = not class_fits(learned.effect, policy.max_effect)
     if raised and not class_is_learned(base):
         notes.append(
@@ -428,7 +434,10 @@ _KEYS = {
     ("tool", "call"): ("tools",),
     ("connector", "use"): ("connectors",),
 }
-_ORDER = ("tools", "process", "fs_reach", "env", "secrets", "connectors", "storage", "grants", "deny")
+_ORDER = (
+    *("tools", "process", "fs_reach", "env", "secrets", "connectors", "storage"),
+    *("grants", "inspect", "stand_ins", "deny"),
+)
 
 
 def _entries(
@@ -443,9 +452,17 @@ def _entries(
         more = len(sensitive) - MOST_SENSITIVE
         notes.append(f"{more} more sensitive lines are not written: --json lists them")
         entries = [entry for entry in entries if entry not in sensitive[MOST_SENSITIVE:]]
+    return _in_order(_unwritten(entries, text)), notes
+
+
+def _unwritten(entries: Iterable[Entry], text: str) -> list[Entry]:
+    """Entries without comments that a file has already."""
     known = commented_out(text)
-    entries = [entry for entry in entries if not (entry.off and entry.text in known)]
-    return sorted(entries, key=lambda one: (_ORDER.index(one.key[0]), one.key, one.off)), notes
+    return [entry for entry in entries if not (entry.off and entry.text in known)]
+
+
+def _in_order(entries: Iterable[Entry]) -> list[Entry]:
+    return sorted(entries, key=lambda one: (_ORDER.index(one.key[0]), one.key, one.off))
 
 
 def _program_entries(found: Found, lines: Sequence[Line], policy: Manifest, where: Whereabouts) -> list[Entry]:

@@ -33,9 +33,12 @@ from licet.core.review.sensitive import (
     why_written,
 )
 from licet.learn.generalise import steady, widened_hosts, widened_paths
+from licet.learn.inside_https import LookedInto, hosts_inside, mere_tunnels, requests_inside
 
 _NOTHING = CapabilitySet()
 _REDACTED = "[redacted"
+_TUNNEL = "requests inside it were seen, and have lines of their own"
+_KEY_SENT = "one of these requests would have sent a key away"
 _RANDOM = "a name that is different each time, in a directory that a rule for it may not cover"
 
 Kind = Literal["allow", "sensitive", "deny"]
@@ -57,6 +60,7 @@ class Surroundings(Struct, frozen=True):
     reaches_git: Callable[[str], bool] = (
         no_repository  # of a path: whether it is in files of a repository, or has one in it
     )
+    inside: frozenset[Use] = frozenset()  # requests that were seen inside HTTPS
 
 
 class Line(Struct, frozen=True):
@@ -84,6 +88,7 @@ class Learned(Struct, frozen=True):
     left_out: tuple[LeftOut, ...]
     given: int  # uses that every program has
     refused: int
+    looked_into: tuple[LookedInto, ...] = ()  # hosts whose requests were seen inside HTTPS
 
 
 def learn(recorded: Recorded, around: Surroundings) -> Learned:
@@ -91,7 +96,8 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     uses = _as_reads(recorded) if around.is_program else dict(recorded.used.values())
     written = {use.target for use in uses if use.domain == "fs" and use.action == "write"}
     directories = above_each(use.target.rpartition("/")[0] for use in uses if use.domain == "fs")
-    around = replace(around, reaches_git=_git_seen(uses, around.reaches_git))
+    inside, tunnels = requests_inside(recorded), mere_tunnels(recorded)
+    around = replace(around, reaches_git=_git_seen(uses, around.reaches_git), inside=inside)
     ordinary: dict[Use, Calls] = {}
     sensitive: dict[Use, tuple[Calls, str]] = {}
     left_out: list[LeftOut] = []
@@ -101,6 +107,10 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
             given += calls.count
         elif around.denied.has(use):
             left_out.append(LeftOut(str(use), "the policy denies it"))
+        elif use in tunnels:
+            left_out.append(LeftOut(str(use), _TUNNEL))
+        elif recorded.keys_sent and str(use) in recorded.keys_sent:
+            left_out.append(LeftOut(str(use), _KEY_SENT))
         elif why := _cannot_be_named(use):
             left_out.append(LeftOut(visible(str(use)), why))
         elif why := why_sensitive(use, around.where, directories, around.reaches_git):
@@ -137,6 +147,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         tuple(sorted(left_out, key=lambda one: one.what)),
         given,
         sum(calls.count for _, calls in recorded.refused.values()),
+        hosts_inside(inside, uses, ((line.rule, line.kind != "allow") for line in lines)),
     )
 
 
@@ -188,9 +199,9 @@ def _cannot_be_named(use: Use) -> str:
     return ""
 
 
-def _rule(use: Use) -> Capability:
-    """The rule for one use. On the network it is about all methods with the same effect."""
-    if use.domain == "network" and use.effect in ("read", "write"):
+def _rule(use: Use, inside: frozenset[Use] = frozenset()) -> Capability:
+    """The rule for one use. On the network it is about all methods with the same effect, or exact inside HTTPS."""
+    if use.domain == "network" and use.effect in ("read", "write") and use not in inside:
         return Capability(f"network:{use.effect}:{use.action}://{use.target}:{use.port}")
     return Capability(str(use))
 
@@ -295,11 +306,11 @@ def _widened(
         if use.domain == "fs":
             paths.setdefault(use.action, {})[use.target] = use
         elif use.domain == "network" and around.is_suffix is not None:
-            like = _rule(use)
+            like = _rule(use, around.inside)
             group = requests.setdefault((like.atoms, use.action, use.port), {})
             group.setdefault(use.target, []).append(use)
         else:
-            yield use, _rule(use)
+            yield use, _rule(use, around.inside)
     for action, named in paths.items():
         covers = partial(may_cover, action)
         placed = {path: place(use) for path, use in named.items()}
@@ -310,7 +321,7 @@ def _widened(
     for group in requests.values():
         for host, pattern in widened_hosts(group, around.is_suffix or bool, apart).items():
             for use in group[host]:
-                text = str(_rule(use))
+                text = str(_rule(use, around.inside))
                 yield use, Capability(text if pattern == host else text.replace(host, pattern))
 
 
@@ -385,7 +396,7 @@ def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings
                 return path
         return directory if may_cover(use.action, directory) else path
 
-    alone = Surroundings(around.where)
+    alone = Surroundings(around.where, inside=around.inside)
     for why, group in by_reason.items():
         merged: dict[tuple[Capability, str], Calls] = {}
         # The directory of a random name holds something else that a person must decide on: the line is not about it.

@@ -14,6 +14,7 @@ from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
 from licet.core.review.recording_lines import Recorded, use_of_text
 from licet.core.review.sensitive import Whereabouts, why_sensitive
+from licet.learn.inside_https import mere_tunnels
 from licet.learn.learn import Learned, LeftOut, Line
 
 _CEILINGS = ("manifest", "personality")
@@ -65,7 +66,8 @@ def unused_rules(
                 lines.setdefault(line, []).append(rule)
                 index.setdefault((rule.capability.domain, rule.capability.key), []).append((rule, line))
     used: set[tuple[str, str]] = set()
-    for use in chain((use for use, _ in recorded.used.values()), map(use_of_text, also)):
+    moot = mere_tunnels(recorded)
+    for use in chain((use for use, _ in recorded.used.values() if use not in moot), map(use_of_text, also)):
         for key in use.keys:
             for rule, line in index.get((use.domain, key), ()):
                 if rule.capability.atoms & use.kind.atom and rule.capability.port in (None, use.port):

@@ -3,11 +3,12 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from licet.assemble.recording import RECORDINGS
 from licet.assemble.review import Places, state_directory
@@ -32,6 +33,9 @@ from licet.sandbox.observe.watching import Ended, NotObserved
 from licet.sandbox.programs.program_files import libraries_beside
 from licet.sandbox.programs.walls import OWN_LOOPBACK, proxy_variables
 
+if TYPE_CHECKING:
+    from licet.sandbox.observe.own_trust import OwnTrust
+
 __all__ = ["NotObserved", "Observed", "new_recording", "observe_command"]
 
 _ORIGIN = Origin("licet observe", 0, 0)
@@ -46,6 +50,7 @@ class Observed(Struct, frozen=True):
     summary: Summary
     recording: Path
     names: bool  # whether host names were recorded
+    inspected: bool  # whether HTTPS was looked into
     without_names: str  # why not; empty if that was wished
 
 
@@ -67,44 +72,51 @@ def observe_command(
     recording: Path,
     *,
     names: bool,
+    inspect: bool = False,
     secrets: Mapping[str, str],
     shown: Sequence[str],
 ) -> Observed:
     """Run a command without walls, and record what it touches.
 
-    `shown` is the command without secrets, as it is recorded; the values in `secrets` are taken out of everything else.
-    Raises `NotObserved`, and `OSError` if the recording cannot be written. Call it before any thread is started.
+    With `names` its network has a proxy, and with `inspect` that looks into HTTPS. `shown` is the command without
+    secrets, as it is recorded; the values in `secrets` are taken out of everything else. Raises `NotObserved`, and
+    `OSError` if the recording cannot be written. Call it before any thread is started.
     """
     redactor = Redactor()
     for name, value in secrets.items():
         redactor.add(name, value)
-    scratch = _new_scratch()
-    try:
+    with ExitStack() as made:
+        scratch = _new_scratch()
+        if scratch:
+            made.callback(scratches.remove, scratch)
         places = Places.here()
+        trust = _own_trust(made, places) if inspect else None
+        variables = trust.variables if trust is not None else {}
         start = RecordingStart(
             source="program",
             started=time.time_ns() // 1_000_000,
             command=tuple(redactor.texts([_writable(word) for word in shown])),
             workdir=_writable(places.workdir),
             home=_writable(places.home),
+            inspected=True if inspect else UNSET,
         )
+        runtime = [*_runtime(binary), *([trust.folder] if trust is not None else ())]
 
         def redacted_name(text: str) -> str:
             return redactor.name(text, LONGEST_PROCESS_NAME)
 
-        recorder = Recorder(recording, start, GivenFiles(_runtime(binary), scratch), redactor.text, redacted_name)
+        recorder = Recorder(recording, start, GivenFiles(runtime, scratch), redactor.text, redacted_name)
         try:
-            started = watching.start(lambda own: _orders(binary, argv, scratch, own), network=names)
-            proxy = _proxy(recorder) if started.proxy is not None else None
+            started = watching.start(
+                lambda own: _orders(binary, argv, scratch, own, variables), network=names, needed=inspect
+            )
+            proxy = _proxy(recorder, trust) if started.proxy is not None else None
             ended = watching.watch(started, recorder, proxy, os.path.basename(binary))
         except BaseException:
             _keep_or_remove(recorder)
             raise
         summary = recorder.finish()
-    finally:
-        if scratch:
-            scratches.remove(scratch)
-    return Observed(ended, summary, recording, proxy is not None, started.without_network)
+    return Observed(ended, summary, recording, proxy is not None, inspect, started.without_network)
 
 
 def _writable(text: str) -> str:
@@ -129,8 +141,19 @@ def _new_scratch() -> str | None:
         return None
 
 
-def _orders(binary: str, argv: tuple[str, ...], scratch: str | None, network: bool) -> Orders:
-    environment = {**os.environ, **({"TMPDIR": scratch} if scratch else {})}
+def _own_trust(made: ExitStack, places: Places) -> "OwnTrust":
+    from licet.sandbox.observe.own_trust import own_trust  # few commands are looked into
+
+    try:
+        return made.enter_context(own_trust(os.environ, places.workdir))
+    except (OSError, ValueError) as wrong:
+        raise NotObserved(f"the certificates of this run cannot be made: {wrong}") from None
+
+
+def _orders(
+    binary: str, argv: tuple[str, ...], scratch: str | None, network: bool, variables: Mapping[str, str]
+) -> Orders:
+    environment = {**os.environ, **({"TMPDIR": scratch} if scratch else {}), **variables}
     environment |= proxy_variables(OWN_LOOPBACK) if network else {}
     return Orders(binary, argv, environment, network)
 
@@ -151,10 +174,10 @@ def _runtime(binary: str) -> list[str]:
 # The proxy -----------------------------------------------------------------------------------------------------------
 
 
-def _proxy(recorder: Recorder) -> RecordingProxy:
+def _proxy(recorder: Recorder, trust: "OwnTrust | None") -> RecordingProxy:
     from licet.backends.http import HttpClient
 
-    return RecordingProxy(recorder, _grant_of_everything, HttpClient())
+    return RecordingProxy(recorder, _grant_of_everything, HttpClient(), None if trust is None else trust.inspecting)
 
 
 def _grant_of_everything(observer: Callable[[Event], None]) -> Grant:

@@ -19,7 +19,7 @@ from licet.policy_files.draft import server_lines, word
 MARK = "learned:"  # how the comments of `licet learn` begin
 _CLASS = "max_side_effect_class"
 _WIDE = 1 << 16  # so that no line is broken
-_COMMENTED = re.compile(r"^\s*#\s+(?:- )?(?:\"([^\"]*)\"|(\S+?))(?:: \{\})?(?=\s+#|\s*$)", re.MULTILINE)
+_COMMENTED = re.compile(r"^\s*#\s+(?:- )?(?:\"([^\"]*)\"|(\S+?))(?:: \{[^#\n]*\})?(?=\s+#|\s*$)", re.MULTILINE)
 _COMMENT = re.compile(r"(?:^|\s)#(.*)$", re.MULTILINE)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -31,6 +31,7 @@ class Entry(Struct, frozen=True):
     text: str
     comment: str
     off: bool = False  # written as a comment
+    value: str = ""  # of an entry of a mapping: what it is, as YAML on one line
 
 
 class NotKept(ValueError):
@@ -123,11 +124,11 @@ def _extended(text: str, key: tuple[str, ...], entries: Sequence[Entry], *, scal
         added.append(_line(indent + 2 * depth, f"{name}:", off))
     indent += 2 * (len(missing) - scalar)
     for entry in entries:
-        item = f"- {word(entry.text)}"
+        item = f"{entry.text}: {entry.value}" if entry.value else f"- {word(entry.text)}"
         if scalar:
             item = f"{key[-1]}: {entry.text}"
         elif isinstance(holder, yaml.MappingNode) and holder.value and not missing:  # `tools` may be a mapping
-            item = f"{entry.text}: {{}}"
+            item = f"{entry.text}: {entry.value or '{}'}"
         added.append(_line(indent, f"{item}  # {MARK} {entry.comment}", entry.off))
     return "".join([*lines[: line + 1], *added, *lines[line + 1 :]])
 

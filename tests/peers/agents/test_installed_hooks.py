@@ -55,3 +55,32 @@ def test_an_installed_hook_refuses_and_runs_lines_behind_walls(name: str, licet:
     assert "two" in found.texts[1]
     assert "not for agents" not in found.texts[1]
     assert (project / "inside.txt").read_text() == "x\n"
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_an_agent_in_a_subfolder_cannot_switch_its_hook_off(name: str, licet: str, place: Path) -> None:
+    agent, project = AGENTS[name], place / "project"
+    program(agent)
+    start, other = project / "sub", project / "other"
+    start.mkdir()
+    secret = place / "home" / "secret.txt"
+    secret.write_text("not for agents\n")
+    give(place)
+    code, out, err = at_terminal([licet, "hooks", "install", "--agent", name], place)
+    assert code == 0, (out[-1500:], err)
+    off = "'{\"disableAllHooks\": true}'"
+    calls = [
+        agent.shell(
+            f"mkdir -p .claude; echo {off} > .claude/settings.local.json; echo '{{}}' > opencode.json; echo one"
+        ),
+        agent.shell(f"mkdir -p {other}/.claude/skills/evil; echo evil > {other}/.claude/skills/evil/SKILL.md"),
+        agent.shell(f"echo two; cat {secret}"),
+    ]
+    found = run_agent(agent, start, place / "home", calls)
+    assert len(found.texts) == len(calls), found
+    assert "one" in found.texts[0]
+    assert "is new, and would configure a coding agent" in found.texts[1]
+    assert "two" in found.texts[2]
+    assert "not for agents" not in found.texts[2]
+    there = [start / ".claude" / "settings.local.json", start / "opencode.json", other / ".claude"]
+    assert [path for path in there if path.exists()] == []

@@ -134,6 +134,21 @@ def test_no_stand_in_goes_to_another_host(method: str, path: str, more: str, bod
     assert call.events[-1].capability.endswith(f"@other.test:{server.port}")
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["inspected", "plain"])
+def test_an_attempt_to_send_a_key_away_is_recorded_where_no_host_is_allowed(plain: bool) -> None:
+    with serving(echo) if plain else site() as server:
+        call = held()
+        run = keyed(call, f"other.test:{server.port}")
+
+        def plainly(made: socket.socket) -> bytes:
+            made.sendall(ask("GET", f"http://other.test:{server.port}/x", server, PLACED))
+            return all_of(made)
+
+        request = ask("GET", "/x", server, PLACED, b"", "other.test")
+        run.talks(plainly if plain else run.says(server, request, host="other.test", name="other.test"))
+    assert reasons(call) == ["SECRET_NOT_DECLARED"]
+
+
 def test_a_key_is_not_placed_without_tls() -> None:
     with serving(echo) as server:
         call = held(f"network:http:{HOST}:{server.port}")

@@ -59,8 +59,12 @@ def foreseen(decision: Decision, manifest: Manifest) -> Decision:
         return decision
     use = decision.use if isinstance(decision, Deny) else next(iter(decision.request.uses), None)
     known = decision.rules if isinstance(decision, Deny) else ()
-    if use and reach.spec.name == COMMANDS and not known and (looked_into := tuple(tunnel_grounds(use, reach))):
-        return Deny(decision.request, looked_into, use)
+    if use and reach.spec.name == COMMANDS and (looked_into := tuple(tunnel_grounds(use, reach))):
+        if not known:
+            return Deny(decision.request, looked_into, use)
+        # The missing rule is still what an upgrade needs.
+        known = (*known, *(replace(ground, fix="") for ground in looked_into))
+        decision = Deny(decision.request, known, use)
     closed = _never_dialled(use, reach) if use else ()
     if closed and isinstance(decision, Deny):
         return Deny(decision.request, (*closed, *(replace(ground, fix="") for ground in known)), use)

@@ -31,6 +31,7 @@ class RecordingStart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     manifest: str = ""  # the path of its policy; empty for a program
     workdir: str
     home: str
+    inspected: bool | UnsetType = UNSET  # of a program: whether its HTTPS was looked into
 
 
 class Touch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,6 +44,7 @@ class Touch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     outcome: Literal["used", "refused"] = "used"
     count: Annotated[int, Meta(ge=0)] = 1
     made: bool | UnsetType = UNSET  # of a write by a program: whether the name was not there before
+    sent_key: bool | UnsetType = UNSET  # of a refused request: whether it had a key for another host
 
 
 def recording_line(part: RecordingStart | Touch) -> bytes:
@@ -133,12 +135,16 @@ class Recorded:
         self.used: dict[str, tuple[Use, Calls]] = {}  # by the text of the use, which is parsed once
         self.refused: dict[str, tuple[Use, Calls]] = {}
         self.made: set[str] = set()  # paths that were written and not there before
+        self.inside: set[str] = set()  # uses of the network, as far as HTTPS was looked into
+        self.keys_sent: set[str] = set()  # requests that would have sent a key away; rules may have allowed them
 
-    def add(self, touch: Touch) -> None:
-        """Add one line. One that was taken back has the count 0."""
+    def add(self, touch: Touch, *, inspected: bool = False) -> None:
+        """Add one line; `inspected` if the recording looked into HTTPS. One that was taken back has the count 0."""
         if not touch.count:
             return
         self.events += touch.count
+        if touch.sent_key is True and touch.outcome == "refused":
+            self.keys_sent.add(touch.use)
         table = self.used if touch.outcome == "used" else self.refused
         known = table.get(touch.use)
         if known is None:
@@ -146,3 +152,5 @@ class Recorded:
         known[1].add(touch)
         if touch.made is True and touch.outcome == "used":
             self.made.add(known[0].target)
+        if inspected and touch.outcome == "used" and known[0].domain == "network":
+            self.inside.add(touch.use)

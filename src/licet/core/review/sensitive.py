@@ -9,7 +9,7 @@ leaves such a write to a person, and `licet init --preset coding` denies it.
 """
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -125,11 +125,12 @@ class Switch(Struct, frozen=True):
     """What configures a coding agent: whoever writes it can switch off the hook that governs that agent."""
 
     agent: str
-    path: str  # below the project
+    path: str  # below the project, or any other directory
     is_directory: bool
 
 
-# Below a project, of the agents whose hooks are known. Agents read the directories also while they run.
+# Below a project, and below any directory that an agent is started in or reads a file in, of the agents whose hooks are
+# known. Agents read the directories also while they run.
 SWITCHES = (
     Switch("claude", ".claude", True),
     Switch("claude", ".mcp.json", False),
@@ -143,36 +144,54 @@ SWITCHES = (
     Switch("opencode", "opencode.jsonc", False),
     Switch("cursor", ".cursor", True),
 )
-# Below the home directory: what configures these agents, without what they let a model write there, such as plans.
+# Below the home directory: what configures these agents, and what they run, closed as a whole.
 HOME_SWITCHES: Mapping[str, tuple[str, ...]] = {
-    "claude": (
-        ".claude.json",
-        *(f".claude/{name}" for name in ("settings.json", "settings.local.json", "hooks", "plugins", "agents")),
-        *(f".claude/{name}" for name in ("commands", "skills", "CLAUDE.md", "output-styles", "rules")),
-    ),
+    "claude": (".claude", ".claude.json"),
     "codex": (".codex",),
-    "gemini": (
-        *(f".gemini/{name}" for name in ("settings.json", "trustedFolders.json", "GEMINI.md", "extensions")),
-        *(f".gemini/{name}" for name in ("commands", "policies", "hooks", "agents", "skills")),
-    ),
-    "copilot": (
-        *(f".copilot/{name}" for name in ("config.json", "settings.json", "mcp-config.json", "hooks", "agents")),
-        *(f".copilot/{name}" for name in ("skills", "plugins", "installed-plugins", "permissions-config.json")),
-    ),
+    "gemini": (".gemini",),
+    "copilot": (".copilot",),
     "opencode": (".config/opencode", ".opencode"),
     "cursor": (".cursor",),
+    "licet": (".config/licet",),  # the policy of sessions outside of every project
 }
-# Variables that name another place for the directory in the home.
-HOME_VARIABLES: Mapping[str, str] = {
-    "CLAUDE_CONFIG_DIR": ".claude",
-    "CODEX_HOME": ".codex",
-    "COPILOT_HOME": ".copilot",
-    "OPENCODE_CONFIG_DIR": ".config/opencode",
-}
+# What the agents let a model write there, by their own tools for files: plans, and memory of a project.
+HOME_WRITTEN = (".claude/plans", ".claude/projects", ".claude/agent-memory", ".gemini/tmp", ".copilot/session-state")
+
+
+class Elsewhere(Struct, frozen=True):
+    """A variable that puts a file or directory of the home elsewhere: at its value, or at a path below that."""
+
+    variable: str
+    path: str  # below the home
+    below: str = ""
+
+
+ELSEWHERE = (
+    Elsewhere("CLAUDE_CONFIG_DIR", ".claude"),
+    Elsewhere("CODEX_HOME", ".codex"),
+    Elsewhere("COPILOT_HOME", ".copilot"),
+    Elsewhere("GEMINI_CLI_HOME", ".gemini", ".gemini"),
+    Elsewhere("OPENCODE_CONFIG", ".config/opencode"),
+    Elsewhere("OPENCODE_CONFIG_DIR", ".config/opencode"),
+    Elsewhere("XDG_CONFIG_HOME", ".config/opencode", "opencode"),
+    Elsewhere("XDG_CONFIG_HOME", ".config/licet", "licet"),
+)
 # Of the whole machine: what an administrator has written there holds.
 MACHINE_SWITCHES = (
     *("/etc/claude-code", "/etc/codex", "/etc/gemini-cli", "/etc/github-copilot", "/etc/opencode", "/etc/cursor"),
 )
+
+_SWITCH_NAMES = tuple(tuple(one.path.split("/")) for one in SWITCHES)
+
+
+def is_switch(names: Sequence[str]) -> bool:
+    """Whether a path, as its names, is what configures a coding agent in some directory, or is inside it.
+
+    Upper case does not matter: on some file systems it is the same file.
+    """
+    folded = tuple(name.casefold() for name in names)
+    return any(folded[number : number + len(row)] == row for number in range(len(folded)) for row in _SWITCH_NAMES)
+
 
 # In `.git`: what names programs, and what leads git to another directory that does. Commits write none of it. Not
 # `rebase-merge` and `sequencer`, which name programs too: a closed name is there, though empty, and git then takes it

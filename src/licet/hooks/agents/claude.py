@@ -103,7 +103,7 @@ _TOOLS = (
     AgentTool("SendMessage", "plain", "sends a message to a subagent"),
     AgentTool("ListAgents", "plain", "lists subagents"),
     AgentTool("ListPeers", "plain", "lists subagents; the former name of `ListAgents`"),
-    AgentTool("Skill", "plain", "loads the instructions of a skill"),
+    AgentTool("Skill", "plain", "loads the instructions of a skill", skill="skill"),
     AgentTool("ToolSearch", "plain", "finds tools by name"),
     AgentTool("DeferredToolPlaceholder", "plain", "does nothing"),
     AgentTool("WaitForMcpServers", "plain", "waits until servers are connected"),

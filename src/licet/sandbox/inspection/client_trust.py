@@ -20,7 +20,6 @@ from licet.own_files import open_regular, read_most
 from licet.sandbox.limits import LARGEST_BUNDLE, MOST_TRUSTED_ENTRIES
 
 FOLDER = "/.licet-trust"  # in the private root of a program; no grant has this path
-_AUTHORITY, _ROOTS, _HASHED = f"{FOLDER}/authority.pem", f"{FOLDER}/roots.pem", f"{FOLDER}/hashed"
 
 # Where systems keep their bundle: Debian and Alpine, Fedora, SUSE, Alpine and BSD, OpenSSL itself.
 BUNDLES = (
@@ -112,33 +111,36 @@ def trust_in(
     bundles: Sequence[str] | None = None,
     hashed: Sequence[str] = HASHED,
     built_in: Callable[[], bytes] | None = None,
+    folder: str = FOLDER,
 ) -> Trust:
     """What makes a program with this environment and working directory trust a certificate.
 
-    `built_in` gives the roots of a machine without a bundle. Raises `ValueError` for a bundle that is too large.
+    The variables lead to files in `folder`. `built_in` gives the roots of a machine without a bundle. Raises
+    `ValueError` for a bundle that is too large.
     """
+    own_file, roots_file, own_directory = f"{folder}/authority.pem", f"{folder}/roots.pem", f"{folder}/hashed"
     places = (*BUNDLES, ssl.get_default_verify_paths().openssl_cafile) if bundles is None else bundles
     there = {name: real for name in places if os.path.isfile(real := os.path.realpath(name))}
     system = {real: _readable(real) for real in dict.fromkeys(there.values())}
     roots = next(filter(None, system.values()), None) or (built_in or _roots_of_fetch)()
-    files = {_AUTHORITY: certificate, _ROOTS: roots + certificate}
+    files = {own_file: certificate, roots_file: roots + certificate}
     files |= {real: found + certificate for real, found in system.items()}
     added = {f"{real}/{subject_hash}.0": certificate for real in _directories(hashed)}
     if not there:
-        added[BUNDLES[0]] = files[_ROOTS]
+        added[BUNDLES[0]] = files[roots_file]
     variables = {}
     for client in CLIENTS:
         given = environment.get(client.variable, "")
         if client.kind == "directories":
             if given:
-                files[f"{_HASHED}/{subject_hash}.0"] = certificate
-                variables[client.variable] = f"{given}:{_HASHED}"
+                files[f"{own_directory}/{subject_hash}.0"] = certificate
+                variables[client.variable] = f"{given}:{own_directory}"
         elif given:
             path = os.path.join(directory, given)
-            files[own := f"{FOLDER}/{client.variable}.pem"] = _readable(path) + certificate
+            files[own := f"{folder}/{client.variable}.pem"] = _readable(path) + certificate
             variables[client.variable] = own
         elif client.kind != "given" and not any(map(environment.get, client.otherwise)):
-            variables[client.variable] = _AUTHORITY if client.kind == "extra" else _ROOTS
+            variables[client.variable] = own_file if client.kind == "extra" else roots_file
     return Trust(variables, files | added, tuple(there), tuple(added))
 
 

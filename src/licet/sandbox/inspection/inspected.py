@@ -45,6 +45,7 @@ class Inspecting(Struct, frozen=True):
     inspection: Inspection
     authority: "Authority"
     keys: "StandIns"
+    tell: Callable[[Use, str], None] | None = None  # of a place that a program does not let be looked into, and why
 
 
 class Inspected:
@@ -59,6 +60,7 @@ class Inspected:
         self._places, self._authority = inspecting.inspection.places, inspecting.authority
         self._idle: dict[KeptHttp, None] = {}  # connections without a request, the longest first
         self._distrustful: set[Use] = set()
+        self._tell = inspecting.tell
 
     def place(self, host: str, port: int) -> Use | None:
         """The place that a program wants to connect to, if connections there are looked into."""
@@ -144,6 +146,9 @@ class Inspected:
         if place in self._distrustful or len(self._distrustful) >= MOST_DISTRUSTFUL:
             return
         self._distrustful.add(place)
+        if self._tell is not None:
+            self._tell(place, why)
+            return
         where = f"{place.target}:{place.port}"
         requests = [Use(f"network:https:{method}@{where}") for method in METHODS]
         held = next((use for use in requests if self.grant.capabilities.has(use)), requests[0])
@@ -200,25 +205,24 @@ class _Connection:
     async def _forward(self, there: Destination, request: ProxyRequest) -> bool:
         """Check a request, and send it on."""
         grant, run, use = self._grant, self._run, there.use
+        target, headers = _target(there.url), request.passed_on
+        origin = there.url[: -len(target)]
+        keys = None if run.keys is None else run.keys.of_request(use, secure=True)
+        if keys is not None:  # first: an attempt to send a key away is recorded as one, wherever it was to go
+            target, headers = keys.head(target, headers)
         await grant.permit(use)
         upgrade = self._upgrade(there, request)
         http = run.streaming
         if http is None:
             grant.refuse("BACKEND_MISSING", "the network of this run sends no bodies while they arrive", use)
-        target, headers = _target(there.url), request.passed_on
-        origin = there.url[: -len(target)]
-        keys: RequestKeys | None = None
         whole = b"" if request.length == 0 else None
         with grant.meter.share() as share:
-            if run.keys is not None:
-                keys = run.keys.of_request(use, secure=True)
-                target, headers = keys.head(target, headers)
-                if request.length != 0 and (most := keys.wants_body):
-                    try:
-                        body = await self._whole(request, most, lambda size: share.take(BODY_COPIES * size))
-                    except Exceeded as over:
-                        grant.exceeded(over, use)
-                    whole = keys.whole_body(body, next(iter(request.values("content-type")), ""))
+            if keys is not None and request.length != 0 and (most := keys.wants_body):
+                try:
+                    body = await self._whole(request, most, lambda size: share.take(BODY_COPIES * size))
+                except Exceeded as over:
+                    grant.exceeded(over, use)
+                whole = keys.whole_body(body, next(iter(request.values("content-type")), ""))
             addresses = await self._addresses(use)
             if keys is not None:
                 await keys.note_placed()

@@ -15,8 +15,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import inside
@@ -31,6 +33,9 @@ from licet.sandbox.limits import MOST_NAMED, MOST_OBSERVED_REQUESTS
 from licet.sandbox.observe.acts import Act
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 from licet.sandbox.programs.proxy import Egress
+
+if TYPE_CHECKING:
+    from licet.sandbox.inspection.inspected import Inspecting
 
 _FILES = ("read", "write", "delete")
 # The C library reads it through a link in /usr, and does without it behind walls.
@@ -238,10 +243,20 @@ _CLIENT: ContextVar[Process | None] = ContextVar("client", default=None)  # of t
 
 
 class RecordingProxy:
-    """Serves one command. `grant` makes a grant of everything that passes its events to an observer."""
+    """Serves one command. `grant` makes a grant of everything that passes its events to an observer.
 
-    def __init__(self, recorder: Recorder, grant: Callable[[Callable[[Event], None]], Grant], http: Http) -> None:
+    With `inspecting` it looks into HTTPS, and records the requests in it.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        grant: Callable[[Callable[[Event], None]], Grant],
+        http: Http,
+        inspecting: "Inspecting | None" = None,
+    ) -> None:
         self._recorder, self._http = recorder, http
+        self._inspecting = replace(inspecting, tell=self._not_inspected) if inspecting is not None else None
         self._grant = grant(self._observe)
         self._egress: _Egress | None = None
         self._flush_soon: Callable[[], None] = lambda: None
@@ -261,7 +276,7 @@ class RecordingProxy:
         def client(end: socket.socket) -> Process:
             return process_of(self._owner(end, inside))
 
-        self._egress = _Egress(self._grant, self._http, client)
+        self._egress = _Egress(self._grant, self._http, client, self._inspecting)
         self._egress.serve(listener)
 
     async def close(self) -> None:
@@ -281,6 +296,11 @@ class RecordingProxy:
             self._recorder.take_back(process, event.capability)
             if event.reason == "ADDRESS_NOT_ALLOWED":
                 self._recorder.note("metadata", event.capability)
+            elif self._inspecting is not None and event.capability.startswith("network:https:"):
+                self._recorder.note("unanswered", f"{event.capability.partition('@')[2]}: {event.rule}")
+
+    def _not_inspected(self, place: Use, why: str) -> None:
+        self._recorder.note("not inspected", f"{place.target}:{place.port}: {why}")
 
     def _owner(self, end: socket.socket, inside: int) -> int | None:
         """The process at the other end of a connection: the one that has its socket open."""
@@ -293,8 +313,14 @@ class RecordingProxy:
 
 
 class _Egress(Egress):
-    def __init__(self, grant: Grant, http: Http, client: Callable[[socket.socket], Process]) -> None:
-        super().__init__(grant, http, most_requests=MOST_OBSERVED_REQUESTS)
+    def __init__(
+        self,
+        grant: Grant,
+        http: Http,
+        client: Callable[[socket.socket], Process],
+        inspecting: "Inspecting | None",
+    ) -> None:
+        super().__init__(grant, http, most_requests=MOST_OBSERVED_REQUESTS, inspecting=inspecting)
         self._client = client
 
     async def _serve(self, end: socket.socket) -> None:

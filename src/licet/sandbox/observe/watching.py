@@ -58,10 +58,10 @@ class Ended(Struct, frozen=True):
         return code if code >= 0 else 128 - code
 
 
-def start(orders: Callable[[bool], guardian.Orders], *, network: bool) -> Started:
+def start(orders: Callable[[bool], guardian.Orders], *, network: bool, needed: bool = False) -> Started:
     """Start a command, in a network of its own if that is wanted and the machine can; call before any thread starts.
 
-    `orders` are those with such a network, or without. Raises `NotObserved`.
+    `orders` are those with such a network, or without. Raises `NotObserved`, also if one is `needed` and cannot be had.
     """
     if sys.platform != "linux":
         raise NotObserved("commands can only be observed on Linux")
@@ -82,6 +82,8 @@ def start(orders: Callable[[bool], guardian.Orders], *, network: bool) -> Starte
         if told.get("stage") != "network":
             raise NotObserved(_why_not(told))
         why = str(told.get("text"))
+        if needed:
+            raise NotObserved(f"--inspect needs a proxy, and this machine has no network namespaces: {why}")
     raise NotObserved("the command could not be started")
 
 

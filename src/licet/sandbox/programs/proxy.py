@@ -263,6 +263,9 @@ class Egress:
         except InvalidUse as wrong:
             grant.invalid("HOST_NOT_ALLOWED", wrong)
         use = self._allowing(there.use)
+        keys, headers = None if self._inspected is None else self._inspected.keys_of_plain(there.use), request.passed_on
+        if keys is not None:  # first: an attempt to send a key away is recorded as one, wherever it was to go
+            _, headers = keys.head(there.url, headers)
         await grant.permit(use)
         addresses = await checked_addresses(grant, self._http, use)
         with grant.meter.share() as share:
@@ -271,10 +274,7 @@ class Egress:
                     body = await client.read_body(lambda size: share.take(BODY_COPIES * size))
             except Exceeded as over:
                 grant.exceeded(over, there.use)
-            keys = None if self._inspected is None else self._inspected.keys_of_plain(there.use)
-            headers = request.passed_on
             if keys is not None:
-                _, headers = keys.head(there.url, headers)
                 await keys.check_body(body)
             await self._exchange(there, headers, body, addresses, client, keys)
 
