@@ -109,26 +109,19 @@ class PacedStream:
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read some bytes; `HeadTooLong` if there are too many before the body."""
         await self.pace.keep()
-        is_head = self._head is not None
-        data = await self._stream.read(
-            min(max_bytes, SMALL_READ_BYTES) if is_head or self._has_frames else max_bytes, timeout
-        )
-        if self._head is None:
-            return data if self._has_frames or not data else self._with_more(data, max_bytes)
-        self._head += len(data)
-        self._answers += data.count(b"HTTP/1.")
-        if self._head > MOST_HEAD_BYTES or self._answers > MOST_INTERIM_ANSWERS or self._lines > MOST_HEAD_LINES:
-            raise HeadTooLong
-        self._lines += data.count(b"\n")  # counted from the next read on: these may be lines of a body
+        is_small = self._head is not None or self._has_frames
+        data = await self._stream.read(min(max_bytes, SMALL_READ_BYTES) if is_small else max_bytes, timeout)
+        if not is_small and self._secured is not None:
+            with suppress(ssl.SSLError):  # no other record of TLS has arrived, or the next read fails in the same way
+                while 0 < len(data) < max_bytes and (more := self._secured.read(max_bytes - len(data))):
+                    data += more
+        if self._head is not None:
+            self._head += len(data)
+            self._answers += data.count(b"HTTP/1.")
+            if self._head > MOST_HEAD_BYTES or self._answers > MOST_INTERIM_ANSWERS or self._lines > MOST_HEAD_LINES:
+                raise HeadTooLong
+            self._lines += data.count(b"\n")  # counted from the next read on: these may be lines of a body
         return data
-
-    def _with_more(self, data: bytes, most: int) -> bytes:
-        """Data, and what has arrived behind it: TLS gives one record at a time, with 16 KiB at most."""
-        whole = bytearray(data)
-        with suppress(ssl.SSLError):  # no complete record is left, or the next read fails in the same way
-            while self._secured is not None and len(whole) < most and (more := self._secured.read(most - len(whole))):
-                whole += more
-        return bytes(whole)
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         """Write bytes."""
