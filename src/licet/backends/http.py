@@ -109,10 +109,12 @@ class PacedStream:
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         """Read some bytes; `HeadTooLong` if there are too many before the body."""
         await self.pace.keep()
-        is_head = self._head is not None
-        data = await self._stream.read(
-            min(max_bytes, SMALL_READ_BYTES) if is_head or self._has_frames else max_bytes, timeout
-        )
+        is_small = self._head is not None or self._has_frames
+        data = await self._stream.read(min(max_bytes, SMALL_READ_BYTES) if is_small else max_bytes, timeout)
+        if not is_small and self._secured is not None:
+            with suppress(ssl.SSLError):  # no other record of TLS has arrived, or the next read fails in the same way
+                while 0 < len(data) < max_bytes and (more := self._secured.read(max_bytes - len(data))):
+                    data += more
         if self._head is not None:
             self._head += len(data)
             self._answers += data.count(b"HTTP/1.")

@@ -19,7 +19,6 @@ from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet, Piece, expand_rule
 
 HTTPS_PORT = 443
-ALWAYS = "authorization"  # the header in which each key is placed, as `Bearer` or `Basic`
 
 
 class StandIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,7 +29,9 @@ class StandIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     file: str = ""  # a file that a program sees with the stand-in in it, and
     field: str = ""  # where in the file the secret is
     hosts: tuple[str, ...] = ()  # as `inspect` has them
-    headers: tuple[str, ...] = ()  # besides `authorization`; lower-case
+    headers: tuple[
+        str, ...
+    ] = ()  # lower-case; `authorization` always takes `Bearer KEY` and the like, and here KEY too
     body: tuple[str, ...] = ()  # fields of JSON and of forms
 
     @property
@@ -124,7 +125,7 @@ def looked_into(rule: Capability, places: CapabilitySet) -> bool:
 
 def stand_in(name: str, stated: Mapping[str, Any]) -> StandIn:
     """An entry of `stand_ins` in normal form, from checked plain data."""
-    headers = {header.lower() for header in stated.get("headers", ())} - {ALWAYS}
+    headers = {header.lower() for header in stated.get("headers", ())}
     texts = {key: str(stated.get(key, "")) for key in ("secret", "file", "field")}
     hosts, body = hosts_of(places_of(stated.get("hosts", ()))), tuple(sorted({*stated.get("body", ())}))
     return StandIn(name=name, hosts=hosts, headers=tuple(sorted(headers)), body=body, **texts)
