@@ -10,7 +10,7 @@ from licet.hooks import agents as dialects
 from ordinary_user import NOBODY
 from peers.agents.conftest import Place
 from peers.agents.hooked_agents import end_residents
-from peers.agents.real_agents import AGENTS, bare_environment, owned, program, run_agent, settled
+from peers.agents.real_agents import AGENTS, bare_environment, give, owned, program, run_agent, settled
 
 
 def at_terminal(words: Sequence[str], place: Place) -> tuple[int, str, str]:
@@ -44,14 +44,14 @@ def test_an_installed_hook_refuses_and_runs_lines_behind_walls(name: str, licet:
 
 
 @pytest.mark.parametrize("name", AGENTS)
-def test_an_agent_in_a_subfolder_cannot_switch_its_hook_off(name: str, licet: str, place: Path) -> None:
-    agent, project = AGENTS[name], place / "project"
+def test_an_agent_in_a_subfolder_cannot_switch_its_hook_off(name: str, licet: str, place: Place) -> None:
+    agent, project = AGENTS[name], place.project
     program(agent)
     start, other = project / "sub", project / "other"
     start.mkdir()
-    secret = place / "home" / "secret.txt"
-    secret.write_text("not for agents\n")
-    give(place)
+    give(start)
+    secret = place.home / "secret.txt"
+    owned(place.home, secret, "not for agents\n")
     code, out, err = at_terminal([licet, "hooks", "install", "--agent", name], place)
     assert code == 0, (out[-1500:], err)
     off = "'{\"disableAllHooks\": true}'"
@@ -62,7 +62,8 @@ def test_an_agent_in_a_subfolder_cannot_switch_its_hook_off(name: str, licet: st
         agent.shell(f"mkdir -p {other}/.claude/skills/evil; echo evil > {other}/.claude/skills/evil/SKILL.md"),
         agent.shell(f"echo two; cat {secret}"),
     ]
-    found = run_agent(agent, start, place / "home", calls)
+    found = run_agent(agent, start, place.home, calls)
+    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), place.home)
     assert len(found.texts) == len(calls), found
     assert "one" in found.texts[0]
     assert "is new, and would configure a coding agent" in found.texts[1]
