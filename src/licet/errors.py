@@ -120,6 +120,8 @@ def _sentence(code: Reason, decision: Deny | Ask) -> str:
             if reach is not None and (missing := missing_at_host(reach, use)):
                 return f"{target} is allowed, but not with {missing}"
             return f"{target} is not in the declared allowedHosts"
+        case "SECRET_NOT_DECLARED" if use.domain == "network":
+            return f"the request has a key that is not for {target}"
         case "SECRET_NOT_DECLARED":
             return f"{target} is not in the tool's declared secrets"
         case "PATH_NOT_REACHABLE":

@@ -87,7 +87,8 @@ def command(
 
     \b
     USE is one concrete act; quote it if it has spaces:
-      https://api.example.com/v1        a request; GET unless a method precedes it; for `run`, tcp
+      https://api.example.com/v1        a request; GET unless a method precedes it; for `run`, tcp,
+                                        unless its host is under `inspect`
       POST https://api.example.com/v1
       /srv/data/a.csv                   a path; read unless `write` or `delete` precedes it
       write out.txt                     from the working directory, as is ./out.txt

@@ -186,8 +186,8 @@ def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
     except InvalidUse:
         use = None
     about = f"licet: refused {event.capability}: "
-    if use is None or reach is None or use.domain != "network":
-        return about + event.rule
+    if use is None or reach is None or use.domain != "network" or event.reason == "SECRET_NOT_DECLARED":
+        return about + event.rule  # no grant of the host lets a key go there
     alone = reach.manifest.origin.file == COMMAND_LINE
     if event.reason == "ADDRESS_NOT_ALLOWED":
         return f"{about}{event.rule}{_open_address(use, reach, alone=alone)}"
