@@ -144,7 +144,7 @@ def heard(server: Server) -> list[tuple[str, str]]:
 
 # The key comes back ---------------------------------------------------------------------------------------------------
 
-READ = {
+READ: dict[str, Callable[[str], str]] = {
     "raw": lambda said: said,
     "base64": lambda said: base64.b64decode(said).decode("latin-1"),
     "percent": lambda said: bytes.fromhex(said.replace("%", "")).decode(),

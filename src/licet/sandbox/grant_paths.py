@@ -214,7 +214,7 @@ def kernel_paths(
         *_rules(real, writes.values(), writable, plantable, (*unwritten, *unread)),
         *_rules(real, deletes.values(), landlock.DELETE, lasting, (*unwritten, *unread), links),
     )
-    hold = tuple(_on_the_way(everywhere, (*hide, *kept, *plantable, *links)))
+    hold = tuple(on_the_way(everywhere, (*hide, *kept, *plantable, *links)))
     # What is mounted to be read cannot be written: where writes are granted too, it is there already.
     also = {path for path, led in reads.items() if inside(path, everywhere) and inside(led, changed.values())}
     only_read = tuple(path for path in reads if path not in also)
@@ -293,7 +293,7 @@ def _unused(rules: Sequence[Rule]) -> set[str]:
     return unused - {rule.capability.key for rule in rules if rule.key != SECOND_CODE}
 
 
-def _on_the_way(roots: Sequence[str], closed: Iterable[str]) -> Iterator[str]:
+def on_the_way(roots: Sequence[str], closed: Iterable[str]) -> Iterator[str]:
     """The directories between a writable root and a closed path in it, outer ones first."""
     found: set[str] = set()
     for path in closed:

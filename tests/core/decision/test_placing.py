@@ -208,6 +208,30 @@ def test_real_values_beside_a_stand_in_are_warned_about() -> None:
     assert list(placing_problems(policy(), "/work", "/home/me")) == []
 
 
+IN_WRITABLE = {
+    "beside it": ("${workdir}/.env", ["${workdir}"], True),
+    "below it": ("${workdir}/config/app.env", ["${workdir}"], True),
+    "of a user": ("~/.npmrc", ["~"], True),
+    "another": ("~/.npmrc", ["${workdir}"], False),
+    "deeper": ("/srv/token", ["/srv/more"], False),
+    "the file alone": ("/srv/token", ["/srv/token"], False),
+    "everything": ("/srv/token", ["/"], True),
+}
+
+
+@pytest.mark.parametrize("case", IN_WRITABLE)
+def test_a_key_file_where_programs_may_write_is_warned_about(case: str) -> None:
+    file, write, warned = IN_WRITABLE[case]
+    entry = {"file": file, "field": "t", "hosts": ["npm.example.com"]}
+    reach = {"read": ["~", "/work", "/srv"], "write": write}
+    found = list(placing_problems(policy(fs_reach=reach, stand_ins={"NPM": entry}), "/work", "/home/me"))
+    assert [one.found for one in found] == [f"`{file}`, beside which programs may write"] * warned
+    for one in found:
+        assert one.severity == "warning"
+        assert one.origin.pointer == "/capabilities/stand_ins/NPM"
+        assert one.hint.startswith(f"move `{file}` to a directory outside of `fs_reach.write`")
+
+
 def answer(manifest: Manifest, use: str, tool: str = COMMANDS) -> Decision:
     manifest = with_commands(manifest.expand("/work", "/home/me"))
     return foreseen(decide(Request(tool, (Use(use),)), manifest), manifest)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -11,10 +12,12 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from msgspec.structs import replace
 
-from attacks.walled_programs import open_programs, without_namespaces
+from attacks.walled_programs import Programs, open_programs, without_namespaces
 from guard.grants import grant
-from licet.core.policy.inspection import Inspection
+from licet.core.policy.inspection import Inspection, StandIn
+from licet.errors import Refused
 from licet.guard.execution import Command, Finished, SandboxUnavailable, TakesSecrets
 from licet.sandbox import probe
 from licet.sandbox.inspection import operator_files
@@ -201,6 +204,124 @@ def test_a_second_mount_is_found_in_the_table_of_this_machine(tmp_path: Path) ->
     if "Operation not permitted" in ended.stderr:
         pytest.skip("nothing can be mounted here")
     assert ended.stdout == f"('{again}/.config/credentials',)\n", ended.stderr
+
+
+# What is around a key stays in place: a copy covers a path, and what is moved is at another one -----------------------
+
+FREE: dict[str, Any] = {
+    "effect": "destructive",
+    "deletes": "session",
+}  # programs delete and so rename without a question
+MOVED = {
+    "its directory": "mv .config old",
+    "the one above": "mv a b",
+    "the file": "mv .config/credentials old",
+    "into another": "mkdir old && mv .config old",
+}
+
+
+def moves(where: Path) -> list[str]:
+    return [f"fs:{action}:{where}" for action in ("read", "write", "delete")]
+
+
+def move(where: Path, case: str) -> tuple[str, ...]:
+    """A command that moves the key, and then puts something else in its place."""
+    again = "mkdir -p .config; echo token = another-key-01234567 > .config/credentials"
+    return ("sh", "-c", f"cd {where} && {MOVED[case]}; {again}")
+
+
+def with_key(tmp: Path, case: str) -> tuple[Path, Path, Keys]:
+    """Where a program may write, the directory of the key in it, and the keys."""
+    where = tmp.resolve() / "place"
+    where.mkdir()
+    inner = home(where / "a" if case == "the one above" else where)
+    return (where, inner, keys(inner)) if case == "the one above" else (inner, inner, keys(inner))
+
+
+@pytest.mark.parametrize("case", MOVED)
+def test_a_key_is_not_moved_to_where_the_next_program_sees_it(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, inner, copies = with_key(tmp_path, case)
+    Inspected(monkeypatch, moves(where), keys=copies, **FREE).said(*move(where, case))
+    assert (inner / ".config" / "credentials").read_text() == f"token = {SECRET}\n"
+    assert Inspected(monkeypatch, moves(where), keys=copies, **FREE).python(thief(where)) == "[] False\n"
+
+
+@pytest.mark.parametrize("case", ["its directory", "the one above", "into another"])
+def test_the_move_of_a_key_works_where_its_directories_are_not_held(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, inner, copies = with_key(tmp_path, case)
+    with monkeypatch.context() as without:
+        without.setattr(operator_files, "kept_in_place", lambda *_: ())
+        Inspected(without, moves(where), keys=copies, **FREE).said(*move(where, case))
+    (inner / ".config").mkdir(parents=True, exist_ok=True)
+    (inner / ".config" / "credentials").write_text("token = another-key-01234567\n")
+    assert "credentials" in Inspected(monkeypatch, moves(where), keys=copies, **FREE).python(thief(where))
+
+
+def test_a_second_name_of_a_key_is_not_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = home(tmp_path)
+    (where / "second").mkdir()
+    os.link(where / ".config" / "credentials", where / "second" / "linked")
+    walled = Inspected(monkeypatch, moves(where), keys=keys(where), **FREE)
+    walled.said("sh", "-c", f"cd {where} && mv second third")
+    assert (where / "second" / "linked").exists()
+    assert Inspected(monkeypatch, moves(where), keys=keys(where), **FREE).python(thief(where)) == "[] False\n"
+
+
+def test_a_grant_through_a_link_hides_and_keeps_a_key_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where, way = home(tmp_path / "real"), tmp_path.resolve() / "way" / "home"
+    way.parent.symlink_to("real")
+    (where / "second").mkdir()
+    os.link(where / ".config" / "credentials", where / "second" / "linked")
+    Inspected(monkeypatch, moves(way), keys=keys(where), **FREE).said(
+        "sh", "-c", f"cd {way} && mv .config a; mv second b"
+    )
+    assert sorted(one.name for one in where.iterdir()) == [".config", "other", "second"]
+    assert Inspected(monkeypatch, moves(way), keys=keys(where), **FREE).python(thief(way)) == "[] False\n"
+
+
+@pytest.mark.parametrize("case", MOVED)
+@pytest.mark.parametrize("stated", ["agent", "server"])
+def test_a_program_without_the_key_does_not_move_it_either(stated: str, case: str, tmp_path: Path) -> None:
+    where, inner, _ = with_key(tmp_path, case)
+    file = inner / ".config" / "credentials"
+    entry = StandIn(name="T", file=str(file), field="token", hosts=("met.test",))
+    for held in (False, True):
+        programs = Programs("namespaces", moves(where), **FREE)
+        if held:
+            manifest = programs.grant.reach.manifest
+            secret = {"file": str(file), "field": "token", "hosts": ["met.test"]}
+            changed: dict[str, dict[str, Any]] = {
+                "agent": {"values": {**manifest.values, "stand_ins": (entry,)}},
+                "server": {"servers": {"s": {"command": ["s"], "secrets": {"T": secret}}}},
+            }
+            given = replace(manifest, **changed[stated])
+            programs.grant.reach = replace(programs.grant.reach, manifest=given)
+        before = os.stat(file).st_ino
+        programs.run(*move(where, case))
+        assert (file.exists() and os.stat(file).st_ino == before) is held
+        if not held:
+            shutil.rmtree(tmp_path / "place")
+            where, inner, _ = with_key(tmp_path, case)
+
+
+def test_without_namespaces_no_program_starts_that_could_move_a_key(tmp_path: Path) -> None:
+    where = home(tmp_path)
+    entry = StandIn(name="T", file=str(where / ".config" / "credentials"), field="token", hosts=("met.test",))
+    for rules, held in ((moves(where)[1:], FREE), ([f"fs:write:{where}"], {})):
+        programs = Programs("no-namespaces", rules, **held)
+        assert programs.run("true").exit_code == 0
+        manifest = programs.grant.reach.manifest
+        given = replace(manifest, values={**manifest.values, "stand_ins": (entry,)})
+        programs.grant.reach = replace(programs.grant.reach, manifest=given)
+        if held:
+            with pytest.raises(Refused, match="could move a file with a key"):
+                programs.run("true")
+        else:
+            assert programs.run("true").exit_code == 0
 
 
 # The authority --------------------------------------------------------------------------------------------------------

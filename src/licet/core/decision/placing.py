@@ -82,7 +82,7 @@ def _place_of_inspect(use: Use, reach: Reach) -> Origin:
 
 
 def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Problem]:
-    """Warn about keys whose real value is in a variable, too, and about files that no program may read."""
+    """Warn about keys whose real value is in a variable, too, and about files that programs may not read, or move."""
     written, manifest = manifest, manifest.expand(workdir, home)
     held, files = manifest.ceiling, {one.name: one.file for one in stated_inspection(written).stand_ins}
     for entry in stated_inspection(manifest).stand_ins:
@@ -95,6 +95,24 @@ def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Pr
             found, expected = f"`{files[entry.name]}`, which programs may not read", "a file that they read"
             hint = f"add `{files[entry.name]}` under `fs_reach.read`: they see a copy with the stand-in"
             yield Problem(place, found, expected, hint, "warning")
+        if entry.file and _is_beside_writes(entry.file, held):
+            found, expected = (
+                f"`{files[entry.name]}`, beside which programs may write",
+                "a directory that only you write",
+            )
+            hint = (
+                f"move `{files[entry.name]}` to a directory outside of `fs_reach.write`, and name it there; until then "
+                "programs cannot move it or its directories, but another tool of yours might"
+            )
+            yield Problem(place, found, expected, hint, "warning")
+
+
+def _is_beside_writes(file: str, grant: CapabilitySet) -> bool:
+    """Whether the directory of a file may be written: who moves the file could show it under another name."""
+    try:
+        return grant.has(use_of_path("write", file.rpartition("/")[0] or "/"))
+    except InvalidUse:  # `~` or `${workdir}` is not filled in yet
+        return False
 
 
 def handed_over(manifest: Manifest) -> Iterator[Problem]:

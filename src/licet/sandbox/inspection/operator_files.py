@@ -2,16 +2,20 @@
 
 The copy is mounted over the file. A second name of the same file, by a hard link or by a directory that is mounted
 twice, would show the key: such names are hidden.
+
+A copy covers a path. A program that moves the file, or a directory around it, would show the key at another path to the
+next program: no program of the agent moves them, whether it has the key or not.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
 from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.guard.import_path import changeable, followed
 from licet.own_files import open_regular, read_most
-from licet.sandbox.grant_paths import second_names
+from licet.sandbox.grant_paths import on_the_way, second_names
 from licet.sandbox.limits import LARGEST_KEY_FILE
 
 
@@ -36,12 +40,27 @@ def other_names(path: str, granted: Sequence[str], mounts: str = "/proc/self/mou
     Only the operator links a file into the directories of the system, so those are not searched. Raises
     `SandboxUnavailable` if the file has a hard link and too many files are granted to search for it.
     """
+    granted = tuple(dict.fromkeys((*granted, *map(os.path.realpath, granted))))
     found = dict.fromkeys(_mounted_elsewhere(path, mounts))
     if os.stat(path).st_nlink > 1:
-        found |= dict.fromkeys(second_names(tuple(granted), (path,)))
+        found |= dict.fromkeys(second_names(granted, (path,)))
         for one in tuple(found):
             found |= dict.fromkeys(_mounted_elsewhere(one, mounts))
     return tuple(name for name in found if name != path and inside(name, granted))
+
+
+def kept_in_place(files: Iterable[str], writable: Sequence[str]) -> tuple[str, ...]:
+    """These real paths of files, their other names, and the directories around them, where a program may write.
+
+    Raises `SandboxUnavailable` as `other_names` does.
+    """
+    roots = tuple(dict.fromkeys((*writable, *map(os.path.realpath, writable))))
+    names: dict[str, None] = {}
+    for path in files:
+        names[path] = None
+        with suppress(OSError):  # the file is missing, and its directories stay in place all the same
+            names |= dict.fromkeys(other_names(path, writable))
+    return (*on_the_way(roots, names), *(path for path in names if inside(path, roots) and os.path.isfile(path)))
 
 
 def _mounted_elsewhere(path: str, mounts: str) -> Iterator[str]:

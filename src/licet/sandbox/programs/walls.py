@@ -26,7 +26,8 @@ from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
 from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.inspection import Inspection
-from licet.core.policy.terms import least_limits, private_of
+from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import least_limits, private_of, stated_inspection
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
 from licet.guard.held_paths import held_paths
@@ -189,6 +190,7 @@ class _CallWalls:
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         shown = self._shown(command, paths)
+        paths = self._with_keys_in_place(paths, shown)
         if shown.keys:  # a copy lies in the private root itself where only its file was granted
             alone = [path for path in (*paths.read, *paths.write) if real.of(path) in shown.keys]
             read, write = (tuple(path for path in some if path not in alone) for some in (paths.read, paths.write))
@@ -293,6 +295,19 @@ class _CallWalls:
             raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
         return _Kept(found, tuple(sorted(covered)), frozenset(over))
 
+    def _with_keys_in_place(self, paths: KernelPaths, shown: Shown) -> KernelPaths:
+        """The same, where no file with a key is moved. Other programs of the agent see a copy at its path alone."""
+        files = dict.fromkeys((*shown.keys, *_key_files(self._grant.reach.manifest)))
+        if not files:
+            return paths
+        from licet.sandbox.inspection.operator_files import kept_in_place
+
+        kept = kept_in_place(files, paths.write)
+        for path in kept if not self._spaces else ():
+            if _rights_on(path, paths.rules) & landlock.DELETE:
+                raise SandboxUnavailable(_MOVES_A_KEY.format(path))
+        return replace(paths, hold=(*paths.hold, *(path for path in kept if path not in paths.hold)))
+
     def _shown(self, command: Command, paths: KernelPaths) -> Shown:
         """What the program sees besides, because keys are placed for it."""
         return Shown()
@@ -326,6 +341,16 @@ class _CallWalls:
             yield KernelRule(TERMINALS, landlock.READ | landlock.TERMINAL)
             for path in MADE_FILES:
                 yield KernelRule(path, landlock.READ_FILE)
+
+
+def _key_files(manifest: Manifest) -> Iterator[str]:
+    """The real paths of the files with keys of an agent and its servers, which may be missing."""
+    files = [entry.file for entry in stated_inspection(manifest).stand_ins]
+    for server in manifest.servers.values():
+        secrets = server.get("secrets")
+        entries = secrets.values() if isinstance(secrets, Mapping) else ()
+        files += [entry.get("file", "") for entry in entries if isinstance(entry, Mapping)]
+    return (os.path.realpath(path) for path in files if path.startswith("/"))
 
 
 def _with_copies(rules: tuple[KernelRule, ...], shown: Shown) -> tuple[KernelRule, ...]:
@@ -413,6 +438,10 @@ def _scratch_places(own: Sequence[str], paths: KernelPaths, real: RealPaths) -> 
 
 
 _NO_SCRATCH = "no scratch directory can be made: {}"
+_MOVES_A_KEY = (
+    "a program could move a file with a key, because there are no namespaces: `{}` lies where it may delete; keep the "
+    "file elsewhere"
+)
 _LEAST = landlock.READ | landlock.WRITE
 
 
