@@ -1,11 +1,17 @@
 """The meter of a call: memory and files are counted until they are given back, and work waits for free files."""
 
 import asyncio
+import gc
 import tempfile
+import weakref
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from guard.grants import grant
+from licet.core.algebra.rules import Use
+from licet.errors import Refused
 from licet.guard.meter import Exceeded, Meter
 
 MB = 1 << 20
@@ -93,3 +99,27 @@ def test_headers_are_counted() -> None:
     Meter().check_headers(256)
     with pytest.raises(Exceeded, match="more than 256 header lines"):
         Meter().check_headers(257)
+
+
+class Held:
+    """Something that a handle holds while its use is refused."""
+
+
+@pytest.mark.parametrize("refusal", ["check", "refuse"])
+def test_a_refusal_keeps_nothing_that_its_handle_held(refusal: str) -> None:
+    used = Use("fs:read:/srv/x")
+
+    def handle() -> weakref.ref[Held]:
+        held = Held()
+        with suppress(Refused):
+            if refusal == "check":
+                grant().check(used)
+            else:
+                grant().refuse("LIMIT_SIZE", "too large", used)
+        return weakref.ref(held)
+
+    gc.disable()
+    try:
+        assert handle()() is None
+    finally:
+        gc.enable()

@@ -34,6 +34,7 @@ from licet.core.decision.decision import (
     Deny,
     Event,
     Happened,
+    with_reasons,
 )
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
@@ -464,9 +465,11 @@ class Grant:
 
     def deny(self, decision: Deny | Ask) -> NoReturn:
         """Record a refusal and raise it."""
-        refusal = Refused(decision)  # with its rules: looking up those of many refusals would delay the end of the call
-        self._record(decision.use, refusal.decision)
-        raise refusal
+        # With its rules: looking up those of many refusals would delay the end of the call.
+        known = with_reasons(decision) if isinstance(decision, Deny) else decision
+        self._record(decision.use, known)
+        # In no variable: its traceback would have a frame that has it, and keep what the call held until a collection.
+        raise Refused(known)
 
     def deny_for_each(self, decision: Deny) -> NoReturn:
         """Record a refusal of the whole call as one event for each ground, and raise it."""
