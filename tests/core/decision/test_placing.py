@@ -250,10 +250,13 @@ def test_a_rule_for_connections_opens_no_tunnel_where_requests_are_looked_into()
     assert not isinstance(answer(policy(inspect=[], stand_ins={}), "network:tcp:api.github.com:443"), Deny)
 
 
-def test_a_connection_that_no_rule_allows_is_refused_as_before() -> None:
+def test_a_connection_that_no_rule_allows_names_the_rule_that_an_upgrade_needs_and_the_inspection() -> None:
     denied = answer(policy(), "network:tcp:a.example.com:443")
     assert isinstance(denied, Deny)
-    assert not any("under `inspect`" in ground.text for ground in denied.rules)
+    *lacking, inspected = denied.rules
+    assert {ground.fix.partition(" under ")[0] for ground in lacking} == {"add `network:tcp:a.example.com:443`"}
+    assert "is under `inspect`" in inspected.text
+    assert not inspected.fix
 
 
 def test_the_organisation_is_named_if_it_looks_into_a_connection() -> None:

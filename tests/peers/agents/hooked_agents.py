@@ -18,6 +18,7 @@ from peers.agents.real_agents import PATIENCE, Agent, Session, bare_environment,
 from peers.agents.walled_agents import completed, sure
 
 CLIENT = "resident_client.py"
+AGENT_USER = NOBODY if os.getuid() == 0 else os.getuid()  # who runs the agents
 
 
 class Hooked(Struct, frozen=True):

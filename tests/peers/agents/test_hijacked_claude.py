@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from attacks.walled_programs import needs_namespaces
-from ordinary_user import NOBODY
 from peers.agents.conftest import Place
-from peers.agents.hooked_agents import Hooked, end_residents, installed
+from peers.agents.hooked_agents import AGENT_USER, Hooked, end_residents, installed
 from peers.agents.played_model import Call, Script
 from peers.agents.real_agents import CLAUDE, give, program, version
 from peers.agents.test_bare_agents import SUBAGENT, SUBAGENTS
@@ -59,7 +58,7 @@ def test_the_transcript_is_what_claude_code_does(hooked: Hooked) -> None:
     below = [Call(one.tool, one.arguments) for one in told if one.subagent]
     calls = [SUBAGENTS["claude"] if one.subagent else Call(one.tool, one.arguments) for one in told]
     session = hooked.run(calls, scripts=[Script(SUBAGENT, below)])
-    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), home)
+    end_residents(AGENT_USER, home)
     assert session.exit_code == 0, session.stderr
     parts, of_subagent = [HEAD.format(version=version(CLAUDE))], iter(session.model.results(1))
     for step, result in zip(told, session.results, strict=True):

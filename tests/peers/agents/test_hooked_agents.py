@@ -1,6 +1,5 @@
 """The real coding agents with the hooks that `licet hooks install` writes: sessions as bare, and what is refused."""
 
-import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 from attacks.walled_programs import needs_namespaces
 from ordinary_user import NOBODY
 from peers.agents.conftest import Place
-from peers.agents.hooked_agents import Hooked, end_residents, installed, pause_residents, with_client
+from peers.agents.hooked_agents import AGENT_USER, Hooked, end_residents, installed, pause_residents, with_client
 from peers.agents.played_model import Call, Script
 from peers.agents.real_agents import AGENTS, CODEX, VARIANTS, Agent
 from peers.agents.shell_lines import LINES, check_line
@@ -31,7 +30,7 @@ def hooked(agent: Agent, place: Place, licet: str) -> Iterator[Hooked]:
     made = installed(licet, agent, place)
     made.write(place.home / "secret.txt", f"{SECRET}\n")
     yield made
-    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), place.home)
+    end_residents(AGENT_USER, place.home)
 
 
 def calls_of(hooked: Hooked) -> list[dict[str, Any]]:
@@ -147,7 +146,7 @@ def test_a_patch_of_several_files_is_decided_as_a_whole(place: Place, licet: str
             Call("apply_patch", text=patch.format(inside, file, "one", "four")),
         ]
     )
-    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), place.home)
+    end_residents(AGENT_USER, place.home)
     assert REFUSED in session.texts[0]
     assert not outside.exists()
     assert (inside.read_text(), file.read_text()) == ("x\n", "four\ntwo\n")
@@ -193,7 +192,7 @@ def test_hooks_cannot_be_switched_off_from_inside(hooked: Hooked) -> None:
 
 @each_program
 def test_a_session_goes_on_when_the_resident_is_killed(hooked: Hooked) -> None:
-    user = NOBODY if os.getuid() == 0 else os.getuid()
+    user = AGENT_USER
     assert end_residents(user, hooked.place.home)
     session = hooked.run([hooked.agent.shell("echo one"), hooked.agent.read(str(hooked.place.home / "secret.txt"))])
     assert hooked.agent.shown(session.texts[0]).output == "one"
@@ -203,7 +202,7 @@ def test_a_session_goes_on_when_the_resident_is_killed(hooked: Hooked) -> None:
 @each_program
 def test_a_hook_that_gets_no_answer_refuses(hooked: Hooked) -> None:
     file = hooked.place.project / "new.txt"
-    with pause_residents(NOBODY if os.getuid() == 0 else os.getuid(), hooked.place.home) as paused:
+    with pause_residents(AGENT_USER, hooked.place.home) as paused:
         assert paused
         hooked.run([hooked.agent.write(str(file), "x\n")])
     assert not file.exists()
@@ -211,7 +210,7 @@ def test_a_hook_that_gets_no_answer_refuses(hooked: Hooked) -> None:
 
 @each_program
 def test_a_broken_ledger_refuses(hooked: Hooked) -> None:
-    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), hooked.place.home)  # they have it open as it was
+    end_residents(AGENT_USER, hooked.place.home)  # they have it open as it was
     for ledger in (hooked.place.home / ".local/state/licet").glob("*/ledger.sqlite*"):
         ledger.write_bytes(b"no database" * 1000)
     file = hooked.place.project / "new.txt"
@@ -234,7 +233,7 @@ CLIENTS: Mapping[str, tuple[str, str]] = {
 def test_a_client_that_fails_does_what_the_page_of_the_agent_says(hooked: Hooked, failure: str) -> None:
     from licet.hooks.agents import AGENTS as DIALECTS
 
-    if os.getuid() != 0:
+    if AGENT_USER != NOBODY:
         pytest.skip("needs a licet whose files may be changed: root makes a copy of it")
     text, words = CLIENTS[failure]
     file = hooked.place.project / "new.txt"

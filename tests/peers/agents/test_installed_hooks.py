@@ -1,15 +1,13 @@
 """The hooks that a person has written by `licet hooks install`, in the real agents: they refuse, and lines run."""
 
-import os
 import shlex
 from collections.abc import Sequence
 
 import pytest
 
 from licet.hooks import agents as dialects
-from ordinary_user import NOBODY
 from peers.agents.conftest import Place
-from peers.agents.hooked_agents import end_residents
+from peers.agents.hooked_agents import AGENT_USER, end_residents
 from peers.agents.real_agents import AGENTS, bare_environment, give, owned, program, run_agent, settled
 
 
@@ -34,7 +32,7 @@ def test_an_installed_hook_refuses_and_runs_lines_behind_walls(name: str, licet:
         agent.write(f"{project}/inside.txt", "x\n"),
     ]
     found = run_agent(agent, project, place.home, calls)
-    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), place.home)
+    end_residents(AGENT_USER, place.home)
     assert not (project / ".claude" / "settings.local.json").exists()
     assert "licet" in found.texts[0]
     assert "one" in found.texts[1]
@@ -63,7 +61,7 @@ def test_an_agent_in_a_subfolder_cannot_switch_its_hook_off(name: str, licet: st
         agent.shell(f"echo two; cat {secret}"),
     ]
     found = run_agent(agent, start, place.home, calls)
-    end_residents(NOBODY if os.getuid() == 0 else os.getuid(), place.home)
+    end_residents(AGENT_USER, place.home)
     assert len(found.texts) == len(calls), found
     assert "one" in found.texts[0]
     assert "is new, and would configure a coding agent" in found.texts[1]
