@@ -26,9 +26,9 @@ class Case(Struct, frozen=True):
 ANSWERS: Mapping[str, Case] = {
     "walls are the default": Case("\n", False, "licet run -- gemini"),
     "walls": Case("walls\n", False, "gets no hooks"),
-    "hooks": Case("hooks\ny\ny\ny\n", True, "not chosen: walls around the whole agent"),
-    "both": Case("both\ny\ny\ny\n", True, "these so: licet run -- gemini"),
-    "something else is asked again": Case("y\nhooks\ny\ny\ny\n", True, "start your agents anew, as always"),
+    "hooks": Case("hooks\ny\ny\ny\ny\n", True, "not chosen: walls around the whole agent"),
+    "both": Case("both\ny\ny\ny\ny\n", True, "these so: licet run -- gemini"),
+    "something else is asked again": Case("y\nhooks\ny\ny\ny\ny\n", True, "start your agents anew, as always"),
 }
 
 
@@ -73,9 +73,53 @@ def test_walls_are_offered_before_hooks_that_may_fail(home: Path, name: str) -> 
 
 
 def test_an_agent_whose_hooks_refuse_when_they_fail_is_not_asked_about(home: Path) -> None:
-    code, said = at_terminal(command("claude"), home, "y\ny\ny\n")
+    code, said = at_terminal(command("claude"), home, "y\ny\ny\ny\n")
     assert code == 0, said
     assert QUESTION not in said
+
+
+def of_line(home: Path, directory: Path, session: str, line: str = "echo 1") -> str:
+    """What Claude Code's hook says of a shell line of a session that was started in a directory."""
+    event = {"hook_event_name": "PreToolUse", "session_id": session, "cwd": str(directory), "tool_use_id": "t"}
+    event |= {"prompt_id": "p", "permission_mode": "default", "transcript_path": "/t", "tool_name": "Bash"}
+    said = subprocess.run(
+        [sys.executable, "-I", "-m", "licet", "hook", "claude", "PreToolUse"], cwd=directory, env=environment(home),
+        input=json.dumps(event | {"tool_input": {"command": line}}), capture_output=True, text=True, check=True,
+        timeout=PATIENCE,
+    ).stdout  # fmt: skip
+    decision: str = json.loads(said)["hookSpecificOutput"]["permissionDecision"]
+    return decision
+
+
+def elsewhere(home: Path, name: str) -> Path:
+    (place := home.parent / name).mkdir()
+    return place
+
+
+def test_install_asks_for_the_deletes_of_the_default_policy_too(home: Path) -> None:
+    code, said = at_terminal(command("claude"), home, "y\nn\nn\n")
+    assert code == 0, said
+    assert f"licet trust {home}/.config/licet/default.yaml" in said
+    assert of_line(home, elsewhere(home, "before"), "s-1") == "ask"
+    code, said = at_terminal(command("claude"), home, "n\ny\n")
+    assert (code, "agree to renames and deletes here" in said) == (0, True), said
+    for name in ("one", "two"):
+        assert of_line(home, elsewhere(home, name), f"s-{name}") == "allow"
+    assert of_line(home, home.parent / "project", "s-4") == "ask"
+    _, said = at_terminal(command("claude"), home, "y\n")
+    assert "agree to renames" not in said
+
+
+def test_trust_agrees_to_the_deletes_of_the_default_policy_in_every_directory(home: Path) -> None:
+    at_terminal(command("claude"), home, "y\nn\nn\n")
+    policy = str(home / ".config" / "licet" / "default.yaml")
+    trust = [sys.executable, "-I", "-m", "licet", "trust", policy]
+    code, said = at_terminal(trust, home, "y\n")
+    assert (code, "${workdir} is each directory" in said) == (0, True), said
+    for name in ("one", "two"):
+        assert of_line(home, elsewhere(home, name), f"s-{name}") == "allow"
+    code, said = at_terminal(trust, home, "")
+    assert "are covered until" in said
 
 
 def test_where_nobody_is_asked_hooks_are_taken_and_it_is_said(home: Path) -> None:

@@ -21,6 +21,7 @@ from licet.cli.hooks_policies import (
     make_closed_in,
     plan_policies,
     show_plan,
+    standing_step,
     tools_of,
     write_plan,
 )
@@ -334,11 +335,7 @@ def _report(
         for path, yes in accepted.items()
         if not yes
     ]
-    steps += (
-        ["licet trust  (at a terminal: agree to renames and deletes, which are asked about until then)"]
-        if not steps
-        else []
-    )
+    steps += [step for one in written if accepted.get(str(one.path)) and (step := standing_step(one))]
     both = [_BOTH.format(AGENTS[one.agent.name].program) for one in plans if ways[one.agent.name] == "both"]
     how = f"these so: {', '.join(both)}" if both else "as always"
     steps += [f"start your agents anew, {how}", "licet hooks status"]
