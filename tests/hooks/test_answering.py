@@ -387,6 +387,8 @@ def test_an_agent_that_nobody_knows_is_a_usage_error(project: Project) -> None:
     assert b"claude" in ended.stderr
 
 
+PROCESS = "process: {allowed_binaries: [sh, bash]}"
+
 # Shell lines ----------------------------------------------------------------------------------------------------------
 
 
@@ -433,6 +435,50 @@ def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(
     assert there == []
     assert not (project.root / "other").exists()
     assert all((project.root / one.path).is_dir() for one in SWITCHES if one.is_directory)
+
+
+@needs_namespaces
+def test_git_adds_no_names_that_are_held_while_a_line_runs(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+    allowed = "process: {allowed_binaries: [sh, bash, git]}"
+    project.write_policy(POLICY.replace(PROCESS, allowed))
+    (project.root / ".env").unlink()  # so that this name is held as well
+    subprocess.run(["git", "init", "--quiet", str(project.root)], check=True)
+    exclude = project.root / ".git" / "info" / "exclude"
+    exclude.write_text("*.log")  # no newline at its end
+    (project.root / "made.log").write_text("")
+    (project.root / "sub" / "opencode.json").write_text("{}")  # the person's own
+    text = "ls .mcp.json; git add -A; git status --porcelain"
+    printed = asyncio.run(Claude(project).before("Bash", command=text))
+    ended = run(printed, project)
+    names = sorted(line.split()[-1] for line in ended.stdout.decode().splitlines())
+    # `.mcp.json` is from `ls`: the name is held.
+    assert [name for name in names if name not in (".licet/licet.yaml", ".opencode/.gitignore")] == [
+        ".mcp.json", "a.txt", "inner", "link", "sub/opencode.json"
+    ], ended  # fmt: skip
+    assert exclude.read_text() == "*.log"
+
+
+@needs_namespaces
+def test_what_git_leaves_out_opens_no_file_elsewhere(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+    project.write_policy(POLICY.replace("delete: session", "delete: call"))
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "exclude").write_text("not for agents")
+    (project.root / ".git").mkdir()
+    (project.root / ".git" / "info").symlink_to(outside)
+    ended = run(asyncio.run(Claude(project).before("Bash", command="cat .git/info/exclude; echo done")), project)
+    assert ended.stdout == b"done\n"
+    (project.root / ".git" / "info").unlink()
+    (project.root / ".git" / "info").mkdir()
+    (project.root / ".git" / "info" / "exclude").symlink_to(outside / "exclude")
+    ended = run(asyncio.run(Claude(project).before("Bash", command="cat .git/info/exclude; echo done")), project)
+    assert ended.stdout == b"done\n"
 
 
 @needs_namespaces

@@ -56,6 +56,7 @@ from licet.sandbox.programs.program_files import (
     name_of_binary,
     of_binary,
 )
+from licet.sandbox.programs.unseen_by_git import with_unseen
 
 # The proxy is imported only for programs that connect to it, and inspection only where something is looked into.
 if TYPE_CHECKING:
@@ -189,6 +190,8 @@ class _CallWalls:
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         shown = self._shown(command, paths)
+        if self._spaces:
+            shown = with_unseen(shown, placeholders.files, held_paths(self._grant.capabilities))
         if shown.keys:  # a copy lies in the private root itself where only its file was granted
             alone = [path for path in (*paths.read, *paths.write) if real.of(path) in shown.keys]
             read, write = (tuple(path for path in some if path not in alone) for some in (paths.read, paths.write))
