@@ -122,6 +122,29 @@ def test_trust_agrees_to_the_deletes_of_the_default_policy_in_every_directory(ho
     assert "are covered until" in said
 
 
+def hooks(home: Path, directory: Path, *words: str) -> tuple[int, str]:
+    """The exit code of `licet hooks` in a directory, and what it says."""
+    ended = subprocess.run(
+        [sys.executable, "-I", "-m", "licet", "hooks", *words], cwd=directory, env=environment(home),
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_each_test_call_is_decided_by_the_policy_of_its_directory_and_leaves_no_session(home: Path) -> None:
+    project, other = home.parent / "project", elsewhere(home, "other")
+    for place in (project, other):
+        code, said = hooks(home, place, "install", "--agent", "claude", "--scope", "user", "--yes")
+        assert code == 0, said
+    for place in (project, other):
+        _, said = hooks(home, place, "status", "--agent", "claude", "--json")
+        (canary,) = json.loads(said)["agents"][0]["canaries"]
+        assert canary["outcome"] == "refused"
+        assert str(place / ".licet" / "licet.yaml") in canary["why"]
+    sessions = home / ".local" / "state" / "licet" / "hooks" / "sessions"
+    assert list(sessions.iterdir()) == []
+
+
 def test_where_nobody_is_asked_hooks_are_taken_and_it_is_said(home: Path) -> None:
     def run(*words: str) -> str:
         return subprocess.run(

@@ -148,6 +148,7 @@ def _show_agent(one: Any) -> None:
         show(f"  canary   {canary.outcome} (by {canary.how}): {canary.why}", colour=colour)
     show_lines((f"  off      {what}" for what in one.switches), colour="red")
     show_lines((f"  problem  {what}" for what in one.problems), colour="yellow")
+    show_lines((f"  note     {what}" for what in one.notes), colour="yellow")
     calls = one.calls
     show(f"  decided  {_short(calls.decided)}")
     show(f"  behind walls  {_short(calls.rewritten)}")
