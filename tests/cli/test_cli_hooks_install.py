@@ -122,10 +122,10 @@ def test_trust_agrees_to_the_deletes_of_the_default_policy_in_every_directory(ho
     assert "are covered until" in said
 
 
-def hooks(home: Path, directory: Path, *words: str) -> tuple[int, str]:
+def hooks(home: Path, directory: Path, *words: str, **more: str) -> tuple[int, str]:
     """The exit code of `licet hooks` in a directory, and what it says."""
     ended = subprocess.run(
-        [sys.executable, "-I", "-m", "licet", "hooks", *words], cwd=directory, env=environment(home),
+        [sys.executable, "-I", "-m", "licet", "hooks", *words], cwd=directory, env=environment(home) | more,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     return ended.returncode, ended.stdout + ended.stderr
@@ -143,6 +143,28 @@ def test_each_test_call_is_decided_by_the_policy_of_its_directory_and_leaves_no_
         assert str(place / ".licet" / "licet.yaml") in canary["why"]
     sessions = home / ".local" / "state" / "licet" / "hooks" / "sessions"
     assert list(sessions.iterdir()) == []
+
+
+def test_status_says_what_install_says_of_a_version(home: Path) -> None:
+    programs = elsewhere(home, "programs")
+    (programs / "claude").write_text("#!/bin/sh\necho '2.1.197 (Claude Code)'\n")
+    (programs / "claude").chmod(0o755)
+    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    for words in (("install", "--yes"), ("status",)):
+        _, said = hooks(home, home.parent / "project", *words, "--agent", "claude", **path)
+        assert "this version ignores `onFailure`: when the hook fails, the call runs" in said
+
+
+def test_status_ends_with_why_its_exit_code_is_1(home: Path) -> None:
+    project = home.parent / "project"
+    hooks(home, project, "install", "--agent", "claude", "--scope", "user", "--yes")
+    code, said = hooks(home, project, "status", "--agent", "claude")
+    assert (code, "exit code 1" in said) == (0, False), said
+    code, said = hooks(home, project, "status", "--agent", "claude", "--agent", "gemini", "--no-canary")
+    assert code == 1
+    last = said.splitlines()[-1]
+    assert last == "exit code 1: Gemini CLI has no hooks (`--agent NAME` looks at that agent alone)"
+    assert "an agent has no hooks" in hooks(home, project, "status", "--help")[1]
 
 
 def test_where_nobody_is_asked_hooks_are_taken_and_it_is_said(home: Path) -> None:

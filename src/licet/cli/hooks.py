@@ -102,6 +102,12 @@ def status_command(named: tuple[str, ...], no_canary: bool) -> None:
       licet hooks status
       licet hooks status --agent codex --json
       licet hooks status --no-canary
+
+    \b
+    Exit codes:
+      0  every hook is installed, reaches this licet, and refuses
+      1  an agent has no hooks or something else is wrong, as the last line says
+      2  bad command line
     """
     from licet.cli.hooks_setup import directories
     from licet.hooks.answering import client_words
@@ -111,9 +117,21 @@ def status_command(named: tuple[str, ...], no_canary: bool) -> None:
     here = directories()
     agents = find_agents(here, named)
     found = status_of(agents, here, client_words(), canary=not no_canary)
-    print_report(found, lambda _: _show_status(found))
-    is_well = bool(found.agents) and all(one.is_well for one in found.agents)
-    click.get_current_context().exit(0 if is_well and all(one.accepted for one in found.policies[:1]) else 1)
+    wrong = [_why(one) for one in found.agents if not one.is_well] if found.agents else ["no agent is here"]
+    wrong += ["no accepted policy holds here" for one in found.policies[:1] if not one.accepted]
+
+    def text(_: object) -> None:
+        _show_status(found)
+        if wrong:
+            alone = "" if named[:1] and not named[1:] else " (`--agent NAME` looks at that agent alone)"
+            show(f"exit code 1: {'; '.join(wrong)}{alone}", colour="yellow")
+
+    print_report(found, text)
+    click.get_current_context().exit(1 if wrong else 0)
+
+
+def _why(one: Any) -> str:
+    return f"{one.product} {'is not as it should be: see above' if one.installed else 'has no hooks'}"
 
 
 def _show_status(found: Any) -> None:
