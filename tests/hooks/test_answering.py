@@ -238,6 +238,8 @@ def test_the_start_of_a_session_says_why_every_call_will_be_refused(project: Pro
     assert "every call will be refused" in text
 
 
+DELETE = "delete: manifest"
+
 # People ---------------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +251,27 @@ def test_what_needs_a_person_is_asked_in_the_agent(project: Project) -> None:
     (receipt,) = project.receipts()
     assert receipt["coding_agent"]["asked"] is True
     assert receipt["approvals"][0]["by"] == ["asked in the agent"]
+
+
+def test_what_asks_is_named_with_its_line_and_what_would_settle_it(project: Project) -> None:
+    asks = '  tools: {claude.Bash: {args: {command: {ask: {pattern: "^git push"}}}}}\n'
+    project.write_policy(POLICY.replace("  fs_reach:", f"{asks}  fs_reach:").replace("delete: session", DELETE))
+    found, text = answered(Claude(project), "Bash", command="git push")
+    assert found == "ask"
+    assert f"the value of `command` asks before each call ({project.policy}:5)" in text
+    assert f"nobody has given a standing approval of them ({project.policy}:13)" in text
+    assert f"`licet trust {project.policy}`" in text
+
+
+def test_a_refusal_names_the_command_that_agrees_for_all_sessions(project: Project) -> None:
+    project.write_policy(POLICY.replace("delete: session", DELETE))
+    event = {"session_id": "s-1", "transcript_path": "/t", "cwd": str(project.root), "hook_event_name": "BeforeTool"}
+    event |= {"timestamp": "2026-01-01T00:00:00Z", "tool_name": "run_shell_command"}
+    data = json.dumps(event | {"tool_input": {"command": "echo 1"}}).encode()
+    printed = asyncio.run(service_alone().hook("gemini", "BeforeTool", data, str(project.root)))
+    reason = json.loads(printed.output)["reason"]
+    assert "`licet approvals approve a-" in reason
+    assert f"`licet trust {project.policy}`" in reason
 
 
 def test_an_answer_in_the_agent_never_counts_towards_a_quorum(project: Project) -> None:
