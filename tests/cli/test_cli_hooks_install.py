@@ -167,6 +167,26 @@ def test_status_ends_with_why_its_exit_code_is_1(home: Path) -> None:
     assert "an agent has no hooks" in hooks(home, project, "status", "--help")[1]
 
 
+def test_remove_ends_what_serves_hooks_and_names_the_directories_that_stay(home: Path) -> None:
+    project, state = home.parent / "project", home / ".local" / "state" / "licet"
+    for agent in ("claude", "gemini"):
+        hooks(home, project, "install", "--agent", agent, "--scope", "user", "--yes")
+    assert of_line(home, project, "s-1") == "ask"
+    made = [path for path in project.rglob("*") if path.is_dir() and path.name != ".licet"]
+    assert len(made) == 8  # seven, and `.github` above two of them
+    _, said = hooks(home, project, "remove", "--agent", "gemini", "--yes", "--json")
+    assert [(state / "hooks" / name).is_dir() for name in ("sessions", "tickets")] == [True, True]
+    _, said = hooks(home, project, "remove", "--yes")
+    assert [(state / "hooks" / name).exists() for name in ("sessions", "tickets")] == [False, False]
+    assert "resident: none runs" in hooks(home, project, "status", "--no-canary")[1]
+    (line,) = [one for one in said.splitlines() if "rmdir" in one]
+    command_line = line.partition("remove them with: ")[2]
+    (project / ".cursor" / "mine").write_text("")
+    subprocess.run(["/bin/sh", "-c", command_line], check=False)
+    assert [path for path in made if path.exists()] == [project / ".cursor"]
+    assert "rmdir" not in hooks(home, project, "remove", "--yes")[1]
+
+
 def test_where_nobody_is_asked_hooks_are_taken_and_it_is_said(home: Path) -> None:
     def run(*words: str) -> str:
         return subprocess.run(

@@ -78,7 +78,8 @@ def install_command(named: tuple[str, ...], scope: Any, policy: Path | None, yes
 def remove_command(named: tuple[str, ...], scope: Any, yes: bool) -> None:
     """Take out what `licet hooks install` wrote, and nothing else; policies stay.
 
-    A file that nobody has changed since gets its former bytes. Of any other, our entries alone are taken out.
+    A file that nobody has changed since gets its former bytes. Of any other, our entries alone are taken out. With the
+    hooks of the last agent, the resident ends with the lines that it runs, and what was kept of sessions is removed.
 
     \b
       licet hooks remove

@@ -7,6 +7,7 @@ a call is a refusal. An error after one, or at any other event, stops nobody.
 
 import asyncio
 import os
+import shutil
 import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
@@ -244,6 +245,14 @@ class Answering:
         await self._upkeep.close_all(session)
         self._seen.pop(session.place, None)
         await asyncio.to_thread(end_session, scratch_name(session.agent, session.name))
+
+    async def end_all(self) -> None:
+        """End all sessions, as their agents would, and forget them and their tickets: no agent has hooks any more."""
+        for session in list(self._sessions.every()):
+            with suppress(Exception), self._gates.held():
+                await self._ends(session)
+        for directory in (self._sessions.directory, self._tickets.directory):
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
     # Before a call ----------------------------------------------------------------------------------------------------
 
