@@ -5,12 +5,12 @@ in; that file of the host stays as it is. A repository without that file, or who
 """
 
 import os
-import re
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
 from licet.core.algebra.scope import inside
+from licet.core.late_pattern import late_pattern
 from licet.guard.held_paths import HeldPaths
 from licet.own_files import read_most
 from licet.sandbox.limits import MOST_UNSEEN
@@ -18,7 +18,7 @@ from licet.sandbox.programs.program_files import Shown
 
 _LIST = ".git/info/exclude"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_MARKS = re.compile(r"([\\*?\[\] ])")
+_MARKS = late_pattern(r"([\\*?\[\] ])")
 
 
 def with_unseen(shown: Shown, files: Iterable[str], held: HeldPaths) -> Shown:
