@@ -26,9 +26,9 @@ class Case(Struct, frozen=True):
 ANSWERS: Mapping[str, Case] = {
     "walls are the default": Case("\n", False, "licet run -- gemini"),
     "walls": Case("walls\n", False, "gets no hooks"),
-    "hooks": Case("hooks\ny\ny\ny\n", True, "not chosen: walls around the whole agent"),
-    "both": Case("both\ny\ny\ny\n", True, "these so: licet run -- gemini"),
-    "something else is asked again": Case("y\nhooks\ny\ny\ny\n", True, "start your agents anew, as always"),
+    "hooks": Case("hooks\ny\ny\ny\ny\n", True, "not chosen: walls around the whole agent"),
+    "both": Case("both\ny\ny\ny\ny\n", True, "these so: licet run -- gemini"),
+    "something else is asked again": Case("y\nhooks\ny\ny\ny\ny\n", True, "start your agents anew, as always"),
 }
 
 
@@ -73,9 +73,118 @@ def test_walls_are_offered_before_hooks_that_may_fail(home: Path, name: str) -> 
 
 
 def test_an_agent_whose_hooks_refuse_when_they_fail_is_not_asked_about(home: Path) -> None:
-    code, said = at_terminal(command("claude"), home, "y\ny\ny\n")
+    code, said = at_terminal(command("claude"), home, "y\ny\ny\ny\n")
     assert code == 0, said
     assert QUESTION not in said
+
+
+def of_line(home: Path, directory: Path, session: str, line: str = "echo 1") -> str:
+    """What Claude Code's hook says of a shell line of a session that was started in a directory."""
+    event = {"hook_event_name": "PreToolUse", "session_id": session, "cwd": str(directory), "tool_use_id": "t"}
+    event |= {"prompt_id": "p", "permission_mode": "default", "transcript_path": "/t", "tool_name": "Bash"}
+    said = subprocess.run(
+        [sys.executable, "-I", "-m", "licet", "hook", "claude", "PreToolUse"], cwd=directory, env=environment(home),
+        input=json.dumps(event | {"tool_input": {"command": line}}), capture_output=True, text=True, check=True,
+        timeout=PATIENCE,
+    ).stdout  # fmt: skip
+    decision: str = json.loads(said)["hookSpecificOutput"]["permissionDecision"]
+    return decision
+
+
+def elsewhere(home: Path, name: str) -> Path:
+    (place := home.parent / name).mkdir()
+    return place
+
+
+def test_install_asks_for_the_deletes_of_the_default_policy_too(home: Path) -> None:
+    code, said = at_terminal(command("claude"), home, "y\nn\nn\n")
+    assert code == 0, said
+    assert f"licet trust {home}/.config/licet/default.yaml" in said
+    assert of_line(home, elsewhere(home, "before"), "s-1") == "ask"
+    code, said = at_terminal(command("claude"), home, "n\ny\n")
+    assert (code, "agree to renames and deletes here" in said) == (0, True), said
+    for name in ("one", "two"):
+        assert of_line(home, elsewhere(home, name), f"s-{name}") == "allow"
+    assert of_line(home, home.parent / "project", "s-4") == "ask"
+    _, said = at_terminal(command("claude"), home, "y\n")
+    assert "agree to renames" not in said
+
+
+def test_trust_agrees_to_the_deletes_of_the_default_policy_in_every_directory(home: Path) -> None:
+    at_terminal(command("claude"), home, "y\nn\nn\n")
+    policy = str(home / ".config" / "licet" / "default.yaml")
+    trust = [sys.executable, "-I", "-m", "licet", "trust", policy]
+    code, said = at_terminal(trust, home, "y\n")
+    assert (code, "${workdir} is each directory" in said) == (0, True), said
+    for name in ("one", "two"):
+        assert of_line(home, elsewhere(home, name), f"s-{name}") == "allow"
+    code, said = at_terminal(trust, home, "")
+    assert "are covered until" in said
+
+
+def hooks(home: Path, directory: Path, *words: str, **more: str) -> tuple[int, str]:
+    """The exit code of `licet hooks` in a directory, and what it says."""
+    ended = subprocess.run(
+        [sys.executable, "-I", "-m", "licet", "hooks", *words], cwd=directory, env=environment(home) | more,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_each_test_call_is_decided_by_the_policy_of_its_directory_and_leaves_no_session(home: Path) -> None:
+    project, other = home.parent / "project", elsewhere(home, "other")
+    for place in (project, other):
+        code, said = hooks(home, place, "install", "--agent", "claude", "--scope", "user", "--yes")
+        assert code == 0, said
+    for place in (project, other):
+        _, said = hooks(home, place, "status", "--agent", "claude", "--json")
+        (canary,) = json.loads(said)["agents"][0]["canaries"]
+        assert canary["outcome"] == "refused"
+        assert str(place / ".licet" / "licet.yaml") in canary["why"]
+    sessions = home / ".local" / "state" / "licet" / "hooks" / "sessions"
+    assert list(sessions.iterdir()) == []
+
+
+def test_status_says_what_install_says_of_a_version(home: Path) -> None:
+    programs = elsewhere(home, "programs")
+    (programs / "claude").write_text("#!/bin/sh\necho '2.1.197 (Claude Code)'\n")
+    (programs / "claude").chmod(0o755)
+    path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+    for words in (("install", "--yes"), ("status",)):
+        _, said = hooks(home, home.parent / "project", *words, "--agent", "claude", **path)
+        assert "this version ignores `onFailure`: when the hook fails, the call runs" in said
+
+
+def test_status_ends_with_why_its_exit_code_is_1(home: Path) -> None:
+    project = home.parent / "project"
+    hooks(home, project, "install", "--agent", "claude", "--scope", "user", "--yes")
+    code, said = hooks(home, project, "status", "--agent", "claude")
+    assert (code, "exit code 1" in said) == (0, False), said
+    code, said = hooks(home, project, "status", "--agent", "claude", "--agent", "gemini", "--no-canary")
+    assert code == 1
+    last = said.splitlines()[-1]
+    assert last == "exit code 1: Gemini CLI has no hooks (`--agent NAME` looks at that agent alone)"
+    assert "an agent has no hooks" in hooks(home, project, "status", "--help")[1]
+
+
+def test_remove_ends_what_serves_hooks_and_names_the_directories_that_stay(home: Path) -> None:
+    project, state = home.parent / "project", home / ".local" / "state" / "licet"
+    for agent in ("claude", "gemini"):
+        hooks(home, project, "install", "--agent", agent, "--scope", "user", "--yes")
+    assert of_line(home, project, "s-1") == "ask"
+    made = [path for path in project.rglob("*") if path.is_dir() and path.name != ".licet"]
+    assert len(made) == 8  # seven, and `.github` above two of them
+    _, said = hooks(home, project, "remove", "--agent", "gemini", "--yes", "--json")
+    assert [(state / "hooks" / name).is_dir() for name in ("sessions", "tickets")] == [True, True]
+    _, said = hooks(home, project, "remove", "--yes")
+    assert [(state / "hooks" / name).exists() for name in ("sessions", "tickets")] == [False, False]
+    assert "resident: none runs" in hooks(home, project, "status", "--no-canary")[1]
+    (line,) = [one for one in said.splitlines() if "rmdir" in one]
+    command_line = line.partition("remove them with: ")[2]
+    (project / ".cursor" / "mine").write_text("")
+    subprocess.run(["/bin/sh", "-c", command_line], check=False)
+    assert [path for path in made if path.exists()] == [project / ".cursor"]
+    assert "rmdir" not in hooks(home, project, "remove", "--yes")[1]
 
 
 def test_where_nobody_is_asked_hooks_are_taken_and_it_is_said(home: Path) -> None:

@@ -238,6 +238,8 @@ def test_the_start_of_a_session_says_why_every_call_will_be_refused(project: Pro
     assert "every call will be refused" in text
 
 
+DELETE = "delete: manifest"
+
 # People ---------------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +251,27 @@ def test_what_needs_a_person_is_asked_in_the_agent(project: Project) -> None:
     (receipt,) = project.receipts()
     assert receipt["coding_agent"]["asked"] is True
     assert receipt["approvals"][0]["by"] == ["asked in the agent"]
+
+
+def test_what_asks_is_named_with_its_line_and_what_would_settle_it(project: Project) -> None:
+    asks = '  tools: {claude.Bash: {args: {command: {ask: {pattern: "^git push"}}}}}\n'
+    project.write_policy(POLICY.replace("  fs_reach:", f"{asks}  fs_reach:").replace("delete: session", DELETE))
+    found, text = answered(Claude(project), "Bash", command="git push")
+    assert found == "ask"
+    assert f"the value of `command` asks before each call ({project.policy}:5)" in text
+    assert f"nobody has given a standing approval of them ({project.policy}:13)" in text
+    assert f"`licet trust {project.policy}`" in text
+
+
+def test_a_refusal_names_the_command_that_agrees_for_all_sessions(project: Project) -> None:
+    project.write_policy(POLICY.replace("delete: session", DELETE))
+    event = {"session_id": "s-1", "transcript_path": "/t", "cwd": str(project.root), "hook_event_name": "BeforeTool"}
+    event |= {"timestamp": "2026-01-01T00:00:00Z", "tool_name": "run_shell_command"}
+    data = json.dumps(event | {"tool_input": {"command": "echo 1"}}).encode()
+    printed = asyncio.run(service_alone().hook("gemini", "BeforeTool", data, str(project.root)))
+    reason = json.loads(printed.output)["reason"]
+    assert "`licet approvals approve a-" in reason
+    assert f"`licet trust {project.policy}`" in reason
 
 
 def test_an_answer_in_the_agent_never_counts_towards_a_quorum(project: Project) -> None:
@@ -387,6 +410,8 @@ def test_an_agent_that_nobody_knows_is_a_usage_error(project: Project) -> None:
     assert b"claude" in ended.stderr
 
 
+PROCESS = "process: {allowed_binaries: [sh, bash]}"
+
 # Shell lines ----------------------------------------------------------------------------------------------------------
 
 
@@ -433,6 +458,50 @@ def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(
     assert there == []
     assert not (project.root / "other").exists()
     assert all((project.root / one.path).is_dir() for one in SWITCHES if one.is_directory)
+
+
+@needs_namespaces
+def test_git_adds_no_names_that_are_held_while_a_line_runs(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+    allowed = "process: {allowed_binaries: [sh, bash, git]}"
+    project.write_policy(POLICY.replace(PROCESS, allowed))
+    (project.root / ".env").unlink()  # so that this name is held as well
+    subprocess.run(["git", "init", "--quiet", str(project.root)], check=True)
+    exclude = project.root / ".git" / "info" / "exclude"
+    exclude.write_text("*.log")  # no newline at its end
+    (project.root / "made.log").write_text("")
+    (project.root / "sub" / "opencode.json").write_text("{}")  # the person's own
+    text = "ls .mcp.json; git add -A; git status --porcelain"
+    printed = asyncio.run(Claude(project).before("Bash", command=text))
+    ended = run(printed, project)
+    names = sorted(line.split()[-1] for line in ended.stdout.decode().splitlines())
+    # `.mcp.json` is from `ls`: the name is held.
+    assert [name for name in names if name not in (".licet/licet.yaml", ".opencode/.gitignore")] == [
+        ".mcp.json", "a.txt", "inner", "link", "sub/opencode.json"
+    ], ended  # fmt: skip
+    assert exclude.read_text() == "*.log"
+
+
+@needs_namespaces
+def test_what_git_leaves_out_opens_no_file_elsewhere(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+    project.write_policy(POLICY.replace("delete: session", "delete: call"))
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "exclude").write_text("not for agents")
+    (project.root / ".git").mkdir()
+    (project.root / ".git" / "info").symlink_to(outside)
+    ended = run(asyncio.run(Claude(project).before("Bash", command="cat .git/info/exclude; echo done")), project)
+    assert ended.stdout == b"done\n"
+    (project.root / ".git" / "info").unlink()
+    (project.root / ".git" / "info").mkdir()
+    (project.root / ".git" / "info" / "exclude").symlink_to(outside / "exclude")
+    ended = run(asyncio.run(Claude(project).before("Bash", command="cat .git/info/exclude; echo done")), project)
+    assert ended.stdout == b"done\n"
 
 
 @needs_namespaces

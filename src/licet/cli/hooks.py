@@ -78,7 +78,8 @@ def install_command(named: tuple[str, ...], scope: Any, policy: Path | None, yes
 def remove_command(named: tuple[str, ...], scope: Any, yes: bool) -> None:
     """Take out what `licet hooks install` wrote, and nothing else; policies stay.
 
-    A file that nobody has changed since gets its former bytes. Of any other, our entries alone are taken out.
+    A file that nobody has changed since gets its former bytes. Of any other, our entries alone are taken out. With the
+    hooks of the last agent, the resident ends with the lines that it runs, and what was kept of sessions is removed.
 
     \b
       licet hooks remove
@@ -102,6 +103,12 @@ def status_command(named: tuple[str, ...], no_canary: bool) -> None:
       licet hooks status
       licet hooks status --agent codex --json
       licet hooks status --no-canary
+
+    \b
+    Exit codes:
+      0  every hook is installed, reaches this licet, and refuses
+      1  an agent has no hooks or something else is wrong, as the last line says
+      2  bad command line
     """
     from licet.cli.hooks_setup import directories
     from licet.hooks.answering import client_words
@@ -111,9 +118,21 @@ def status_command(named: tuple[str, ...], no_canary: bool) -> None:
     here = directories()
     agents = find_agents(here, named)
     found = status_of(agents, here, client_words(), canary=not no_canary)
-    print_report(found, lambda _: _show_status(found))
-    is_well = bool(found.agents) and all(one.is_well for one in found.agents)
-    click.get_current_context().exit(0 if is_well and all(one.accepted for one in found.policies[:1]) else 1)
+    wrong = [_why(one) for one in found.agents if not one.is_well] if found.agents else ["no agent is here"]
+    wrong += ["no accepted policy holds here" for one in found.policies[:1] if not one.accepted]
+
+    def text(_: object) -> None:
+        _show_status(found)
+        if wrong:
+            alone = "" if named[:1] and not named[1:] else " (`--agent NAME` looks at that agent alone)"
+            show(f"exit code 1: {'; '.join(wrong)}{alone}", colour="yellow")
+
+    print_report(found, text)
+    click.get_current_context().exit(1 if wrong else 0)
+
+
+def _why(one: Any) -> str:
+    return f"{one.product} {'is not as it should be: see above' if one.installed else 'has no hooks'}"
 
 
 def _show_status(found: Any) -> None:
@@ -148,6 +167,7 @@ def _show_agent(one: Any) -> None:
         show(f"  canary   {canary.outcome} (by {canary.how}): {canary.why}", colour=colour)
     show_lines((f"  off      {what}" for what in one.switches), colour="red")
     show_lines((f"  problem  {what}" for what in one.problems), colour="yellow")
+    show_lines((f"  note     {what}" for what in one.notes), colour="yellow")
     calls = one.calls
     show(f"  decided  {_short(calls.decided)}")
     show(f"  behind walls  {_short(calls.rewritten)}")

@@ -7,6 +7,7 @@ What it writes itself is accepted at once, as `licet init` does. A policy that i
 import difflib
 import os
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,9 @@ from licet.cli.init_mcp import Asking
 from licet.cli.init_preset import agent_name, coding_policy, installed_agents, obstacles, schema_path, write_policy
 from licet.cli.options import Setting, read_sound
 from licet.cli.output import fail, show, show_problems, wants_json
-from licet.cli.trust import Standing, show_review, stand
+from licet.cli.trust import Standing, lacks_standing, show_review, stand
 from licet.core.limits import MOST_STANDING_DAYS
+from licet.core.policy.manifest import Manifest
 from licet.core.values import Problem
 from licet.errors import LicetError
 from licet.hooks.agent_rules import UserRules, argument_rules
@@ -154,10 +156,28 @@ def write_plan(plan: PolicyPlan, asking: Asking) -> tuple[bool, list[Problem]]:
     else:
         problems, accepted = [], plan.accepted or _review(plan.path, asking)
     if accepted and not asking.yes and not wants_json():
-        manifest = read_sound(plan.path, Setting(workdir=Path(plan.directory) if plan.directory else None, alone=True))
-        if plan.directory:
-            stand(plan.path, manifest, Standing(MOST_STANDING_DAYS, Path(plan.directory), None), asks=True)
+        stand(plan.path, _sound(plan), _standing(plan), asks=True)
     return accepted, problems
+
+
+def standing_step(plan: PolicyPlan) -> str:
+    """The command with which a person agrees to the deletes of an accepted policy; empty if that is done."""
+    if not lacks_standing(plan.path, _sound(plan), _standing(plan)):
+        return ""
+    is_found = plan.path in [Path(plan.directory, place) for place in PLACES] if plan.directory else False
+    where = "here" if plan.directory else "in every other directory"
+    command = "licet trust" if is_found else f"licet trust {shlex.quote(str(plan.path))}"
+    return f"{command}  (at a terminal: agree to renames and deletes {where}, which are asked about until then)"
+
+
+def _sound(plan: PolicyPlan) -> Manifest:
+    return read_sound(plan.path, Setting(workdir=Path(plan.directory) if plan.directory else None, alone=True))
+
+
+def _standing(plan: PolicyPlan) -> Standing:
+    return Standing(
+        MOST_STANDING_DAYS, Path(plan.directory) if plan.directory else None, None, anywhere=not plan.directory
+    )
 
 
 def _review(path: Path, asking: Asking) -> bool:

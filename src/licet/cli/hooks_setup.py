@@ -4,10 +4,12 @@ The policy comes first, then the settings of agents: a hook without a policy ref
 before all of it was shown.
 """
 
+import asyncio
 import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -21,6 +23,7 @@ from licet.cli.hooks_policies import (
     make_closed_in,
     plan_policies,
     show_plan,
+    standing_step,
     tools_of,
     write_plan,
 )
@@ -31,7 +34,7 @@ from licet.clients.known import Unusable, read_own
 from licet.hooks.agent_rules import RuleFile, UserRules, joined, read_rules, rule_files
 from licet.hooks.agent_settings import SCOPES, Directories, Scope, found_hooks, targets
 from licet.hooks.agents import AGENTS, NAMES
-from licet.hooks.answering import client_words
+from licet.hooks.answering import client_words, service_alone
 from licet.hooks.canary import Canary, deciding, try_command
 from licet.hooks.install import (
     AgentPlan,
@@ -46,7 +49,9 @@ from licet.hooks.install import (
     read_own_or_none,
     writing,
 )
-from licet.hooks.policy_choice import NoPolicy, read_policies
+from licet.hooks.policy_choice import HookPolicies, NoPolicy, read_policies
+from licet.hooks.resident_control import stop_residents
+from licet.hooks.switches import left_empty
 from licet.policy_files.policy_paths import NoHome, home_directory
 
 Way = Literal["walls", "hooks", "both"]  # how an agent is governed
@@ -334,11 +339,7 @@ def _report(
         for path, yes in accepted.items()
         if not yes
     ]
-    steps += (
-        ["licet trust  (at a terminal: agree to renames and deletes, which are asked about until then)"]
-        if not steps
-        else []
-    )
+    steps += [step for one in written if accepted.get(str(one.path)) and (step := standing_step(one))]
     both = [_BOTH.format(AGENTS[one.agent.name].program) for one in plans if ways[one.agent.name] == "both"]
     how = f"these so: {', '.join(both)}" if both else "as always"
     steps += [f"start your agents anew, {how}", "licet hooks status"]
@@ -390,7 +391,10 @@ def remove(named: Sequence[str], scope: Scope | None, *, yes: bool) -> None:
                         problems.append(str(wrong))
         except Busy as wrong:
             fail(str(wrong))
-    stays = _what_stays()
+    if not asking.only_shows and not _has_hooks(here):
+        stop_residents()
+        asyncio.run(_end_sessions())
+    stays = _what_stays(here)
 
     def text(_: object) -> None:
         show_lines(f"{path}: our hooks are out" for path in done)
@@ -407,11 +411,46 @@ def remove(named: Sequence[str], scope: Scope | None, *, yes: bool) -> None:
         click.get_current_context().exit(1)
 
 
-def _what_stays() -> list[str]:
+def _has_hooks(here: Directories) -> bool:
+    """Whether hooks are in the settings of any agent, as far as they can be read."""
+    for one in (place for name in NAMES for place in targets(name, here)):
+        try:
+            seen = read_own_or_none(one)
+            if seen is not None and found_hooks(one, seen.text):
+                return True
+        except (Unusable, BadConfig):
+            return True
+    return False
+
+
+async def _end_sessions() -> None:
+    service = service_alone()
+    try:
+        await service.end_all()
+    finally:
+        await service.close()
+
+
+def _empty(here: Directories, policies: HookPolicies) -> list[str]:
+    """The directories of agents that were made empty, and still are, with the command that removes them."""
+    files: list[str] = []
+    found: list[str] = []
+    for project in dict.fromkeys((str(here.project), *(one.directory for one in policies.projects))):
+        with suppress(OSError):
+            more, empty = left_empty(project)
+            files, found = [*files, *more], [*found, *empty]
+    if not found:
+        return []
+    command = f"rmdir {shlex.join(found)}"
+    command = f"rm {shlex.join(files)}; {command}" if files else command
+    return [f"{counted(len(found), 'empty directory', 'empty directories')} of agents; remove them with: {command}"]
+
+
+def _what_stays(here: Directories) -> list[str]:
     try:
         policies = read_policies()
     except (NoPolicy, NoHome):
         return []
     found = [f"the policy {one.policy} of {one.directory}" for one in policies.projects]
     found += [f"the policy {policies.default} of every other directory"] if policies.default else []
-    return [*found, "receipts, approvals, and directories that were made empty"] if found else []
+    return [*found, "receipts and approvals", *_empty(here, policies)] if found else []

@@ -31,9 +31,10 @@ from licet.core.decision.approval import time_text
 from licet.core.limits import MOST_STANDING_DAYS
 from licet.core.policy.layer import OWN_STORAGE, meet_written_layers
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import StandingApproval
 from licet.core.review.surface import surface
 from licet.guard.ports import LedgerUnavailable, Unavailable
-from licet.policy_files.policy_paths import LOCK_FILE, NoHome
+from licet.policy_files.policy_paths import LOCK_FILE, NoHome, policy_root
 from licet.policy_files.trust import Accepted, TrustListError, acceptance, accepted, forget, lock_state
 
 
@@ -139,6 +140,7 @@ class Standing(Struct, frozen=True):
     days: int
     workdir: Path | None
     state: Path | None
+    anywhere: bool = False  # for each directory that the policy may hold in, which it then calls `${workdir}`
 
 
 def _accept(ctx: click.Context, file: Path | None, yes: bool, wanted: Standing) -> None:
@@ -147,6 +149,8 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, wanted: Standing) 
         text = "there is no terminal to ask at: add `--yes`, which gives no standing approval of deletes, or use"
         raise click.UsageError(f"{text} `licet surface` to only look", ctx)
     path = named_or_found(file, "FILE").path
+    if wanted.workdir is None and wanted.state is None:
+        wanted = replace(wanted, anywhere=_is_default_of_hooks(path))
     manifest = read_sound(path, Setting(workdir=wanted.workdir, alone=True))
     if acceptance(path, manifest.digest, lock_state(manifest)).answer == "accepted":
         _report(path, manifest, f"{path} is already accepted")
@@ -165,11 +169,12 @@ def _accept(ctx: click.Context, file: Path | None, yes: bool, wanted: Standing) 
 
 def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> None:
     """Ask for the standing approval that a policy says it has; at a terminal only, and about nothing else."""
+    manifest = _as_approved(manifest, wanted)
     deletes = deletes_to_approve(manifest)
     if not deletes or manifest.lock_problem is not None:
         return
     state = wanted.state or state_of(path)
-    standing = with_standing(replace(manifest, standing=None, standing_problem=""), path, state).standing
+    standing = _standing_of(path, manifest, wanted)
     if standing is not None:
         if not wants_json():
             until = time_text(standing.expires)
@@ -179,13 +184,15 @@ def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> No
         text = "its deletes still ask, once a session: run `licet trust` at a terminal to give a standing approval"
         show(text, err=True, colour="yellow")
         return
-    places, short = Places.here(wanted.workdir), shortened(None)
+    places, short = Places.here(policy_root(path) if wanted.anywhere else wanted.workdir), shortened(None)
     show("")
     show("its tools of class full, and its servers, may then delete and rename files below these without asking:")
     for rule in deletes.allow:
         show(f"  {short(str(rule))}")
     for rule in deletes.deny:
         show(f"  except {short(str(rule))}")
+    if wanted.anywhere:
+        show("${workdir} is each directory that a coding agent is started in, where it has no policy of its own")
     show(f"this holds for {counted(wanted.days, 'day')}, for this policy as it is now, on this machine")
     if not click.confirm("give this standing approval?", err=True):
         show("no standing approval was given: deletes ask once a session", err=True)
@@ -196,6 +203,37 @@ def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> No
         show(f"  licet approvals approve {kept.request.id}{state_option(state)} --key FILE")
     else:
         show(f"standing approval {kept.request.id}, until {time_text(kept.request.expires)}")
+
+
+def lacks_standing(path: Path, manifest: Manifest, wanted: Standing) -> bool:
+    """Whether a policy asks for a standing approval that nobody has given."""
+    manifest = _as_approved(manifest, wanted)
+    is_asked = bool(deletes_to_approve(manifest)) and manifest.lock_problem is None
+    return is_asked and _standing_of(path, manifest, wanted) is None
+
+
+def _as_approved(manifest: Manifest, wanted: Standing) -> Manifest:
+    """The policy with the paths that a standing approval names: those of its files, if it is for any directory."""
+    return (manifest.loaded or manifest) if wanted.anywhere else manifest
+
+
+def _standing_of(path: Path, manifest: Manifest, wanted: Standing) -> StandingApproval | None:
+    known = replace(manifest, standing=None, standing_problem="")
+    found = with_standing(known, path, wanted.state or state_of(path)).standing
+    if found is None or not wanted.anywhere:
+        return found
+    return found if {str(rule) for rule in deletes_to_approve(manifest).allow} <= set(found.deletes) else None
+
+
+def _is_default_of_hooks(path: Path) -> bool:
+    """Whether a policy is the one that hooks of coding agents use where a directory has none of its own."""
+    from licet.hooks.policy_choice import NoPolicy, read_policies
+
+    try:
+        default = read_policies().default
+    except (NoPolicy, NoHome):
+        return False
+    return bool(default) and os.path.realpath(path) == os.path.realpath(default)
 
 
 def show_review(path: Path, manifest: Manifest, found: Review) -> None:

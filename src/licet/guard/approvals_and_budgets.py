@@ -138,6 +138,7 @@ def _question(call: Call, decision: Ask, reach: Reach, acts: tuple[str, ...]) ->
         names=approvals.names,
         acts=acts,
         deletes=tuple(map(str, reach.free_deletes.allow)) if decision.approval.deletes else (),
+        rules=tuple(decision.rules),
     )
 
 

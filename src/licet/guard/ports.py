@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Literal, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 
 from licet.core.algebra.rules import Capability
-from licet.core.decision.request import Approval, Spent, Usage
+from licet.core.decision.request import Approval, Ground, Spent, Usage
 from licet.core.ledger.entry import Entry
 from licet.core.policy.terms import Approvals, Budget, StandingApproval
 from licet.core.policy.tool import ToolSpec
@@ -48,6 +48,7 @@ class Question(Struct, frozen=True):
     names: Mapping[str, str] = {}  # the owners of `keys`, where the policy names them
     acts: tuple[str, ...] = ()  # deletes that the call is known to make; an approval covers these too
     deletes: tuple[str, ...] = ()  # rules of deletes of files: these do not ask again after an approval
+    rules: tuple[Ground, ...] = ()  # what `why` says, with the lines of the policy and the edits that would settle it
 
     @property
     def signed(self) -> bool:

@@ -15,16 +15,20 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from licet.assemble.gate import Backends, CommandGate, stored_approvals
+from licet.assemble.acceptance import state_of
+from licet.assemble.gate import Backends, CommandGate, standing_approvals, stored_approvals
 from licet.assemble.limits import RUN_SECONDS
 from licet.assemble.program import RunsPrograms
 from licet.assemble.review import state_directory
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.http import HttpClient
+from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.terms import Approvals, StandingApproval
 from licet.declare import Tool
 from licet.errors import LicetError
 from licet.guard.held_paths import HeldPaths, Protect, ProtectedPath
+from licet.guard.ports import StandingApprovals
 from licet.guard.session import Session
 from licet.hooks.agent_tools import RunsInAgent, admit_built_in, agent_tools
 from licet.hooks.agents.dialect import Dialect
@@ -65,6 +69,21 @@ class _HooksGate(CommandGate):
             return (*protect(manifest, tools), *closed)
 
         return with_switches
+
+
+class _StandingHere(Struct, frozen=True):
+    """Standing approvals of a policy that holds in many directories: `${workdir}` in one is that of the session."""
+
+    store: StandingApprovals
+    workdir: str
+
+    def find(self, id: str | None, manifest: str, approvals: Approvals) -> StandingApproval:  # noqa: A002
+        found = self.store.find(id, manifest, approvals)
+        deletes = CapabilitySet(found.deletes).expand(self.workdir, home_directory())
+        return replace(found, deletes=tuple(map(str, deletes.allow)))
+
+    def stands(self, approval: StandingApproval) -> bool:
+        return self.store.stands(approval)
 
 
 class AgentGate(Struct, eq=False):
@@ -151,9 +170,12 @@ class AgentGates:
         limits = {"wall_seconds": RUN_SECONDS, **manifest.limits}
         manifest = replace(manifest, limits=limits, loaded=manifest.loaded or manifest)
         tools = agent_tools(manifest, dialect.name, dialect.tools.values())
-        approvals, http = stored_approvals(state), HttpClient()
+        # A person agrees to the policy, so that is asked in one place, whatever directory a session is in. Receipts and
+        # budgets are those of the directory.
+        approvals, http = stored_approvals(state_of(path)), HttpClient()
+        standing = _StandingHere(standing_approvals(state_of(path)), choice.workdir)
         sandbox = RunsInAgent(RunsPrograms(ProgramWalls(http, defaults=OF_A_RUN, names_hosts=True)))
-        backends = Backends.local(state, approver=approvals, http=http, sandbox=sandbox)
+        backends = Backends.local(state, approver=approvals, standing=standing, http=http, sandbox=sandbox)
         gate = _HooksGate(
             admit_built_in(manifest, tools),
             tools,

@@ -203,6 +203,12 @@ class AgentSessions:
                 os.rename(place, gone)  # an event from here on is that of a new session, or is refused
                 shutil.rmtree(gone, ignore_errors=True)
 
+    def remove(self, agent: str, id: str) -> None:  # noqa: A002
+        """Remove what is kept of a session that is over, if anything is."""
+        name = AgentSession(agent, id, "", None).place
+        with suppress(OSError):
+            self.forget(name, os.lstat(self.directory / name).st_mtime)
+
     def _names(self) -> list[str]:
         with suppress(FileNotFoundError):
             return sorted(one for one in os.listdir(self.directory) if one[0] != ".")

@@ -7,9 +7,10 @@ a call is a refusal. An error after one, or at any other event, stops nobody.
 
 import asyncio
 import os
+import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -245,6 +246,14 @@ class Answering:
         self._seen.pop(session.place, None)
         await asyncio.to_thread(end_session, scratch_name(session.agent, session.name))
 
+    async def end_all(self) -> None:
+        """End all sessions, as their agents would, and forget them and their tickets: no agent has hooks any more."""
+        for session in list(self._sessions.every()):
+            with suppress(Exception), self._gates.held():
+                await self._ends(session)
+        for directory in (self._sessions.directory, self._tickets.directory):
+            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+
     # Before a call ----------------------------------------------------------------------------------------------------
 
     async def _before_call(self, dialect: Dialect, session: AgentSession, event: AgentEvent) -> Answer:
@@ -300,8 +309,8 @@ class Answering:
             own = isinstance(error, NotAsLine | NoTicket | Unreadable)
             return Refuse(_reason(result, str(error) if own else ""))
         if asked:
-            policy = made.gate.manifest.origin.file
-            text = f"licet asks you about this call of {visible(name)}: {policy} wants a person to agree"
+            questions = asker.asked if isinstance(asker, AgentPrompt) else []
+            text = _question(name, [rule for question in questions for rule in question.rules])
             return AskPerson(text, arguments if arguments != event.arguments else None)
         if arguments == event.arguments:
             return Silent()
@@ -571,18 +580,33 @@ def _reason(result: Result, own: str = "") -> str:
     """
     line = refusal_line(result)
     line = f"{line}: {visible(own)}" if own and visible(own) not in line else line
-    where = _place(result)
     receipt = f"receipt {result.receipt}" if result.receipt else "no receipt"
-    return f"licet refuses this call: {line[:REASON_CHARACTERS]}{f' ({where})' if where else ''}; {receipt}"
+    rules = _rules(result)
+    place = next((str(rule.origin) for rule in rules if rule.origin and rule.origin.line), "")
+    where, fixes = f" ({place})" if place else "", _fixes(rules)
+    return f"licet refuses this call: {line[:REASON_CHARACTERS]}{where}{fixes}; {receipt}"
 
 
-def _place(result: Result) -> str:
-    """The file and line of the rule that decided, if a line did."""
+def _question(name: str, rules: Sequence[Ground]) -> str:
+    """What a person is asked in the agent, which shows the call itself: why, by which lines, and what settles it."""
+    why = "; ".join(dict.fromkeys(str(rule) for rule in rules)) or "its policy wants a person to agree"
+    return f"licet asks you about this call of {visible(name)}: {visible(why)[:REASON_CHARACTERS]}{_fixes(rules)}"
+
+
+def _fixes(rules: Iterable[Ground]) -> str:
+    """The command after which the rules ask no more, where the policy itself leaves it to a person at a terminal."""
+    asking = (rule.fix for rule in rules if rule.reason == "APPROVAL_REQUIRED")
+    fixes = dict.fromkeys(fix for fix in asking if "standing approval" in fix and "set `" not in fix)
+    return f"; to settle it: {visible('; '.join(fixes))[:REASON_CHARACTERS]}" if fixes else ""
+
+
+def _rules(result: Result) -> tuple[Ground, ...]:
+    """The rules that decided about a refused call."""
     try:
         result.unwrap()
     except Refused as refused:
-        return next((str(rule.origin) for rule in refused.decision.rules if rule.origin and rule.origin.line), "")
-    return ""
+        return tuple(refused.decision.rules)
+    return ()
 
 
 def _decides(dialect: Dialect, event: str) -> bool:

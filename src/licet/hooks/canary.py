@@ -13,12 +13,14 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from licet.hooks.agent_sessions import AgentSessions
 from licet.hooks.agent_settings import Found
 from licet.hooks.agents import AGENTS
 from licet.hooks.limits import CANARY_SECONDS
+from licet.hooks.unread_event import SESSION_KEYS
 
 TOOL = "licetcanary"  # without a mark that would make it one of a server
-_SESSION = "licet-canary"
+_NAME = "licet-canary"
 _REASON_CHARACTERS = 300
 _SHELL = "/bin/sh"
 
@@ -33,30 +35,33 @@ class Canary(Struct, frozen=True):
 
 
 def canary_payload(agent: str, event: str, directory: str) -> dict[str, Any]:
-    """The event before a call of a tool that does not exist, in the form that an agent has it."""
-    call = f"{_SESSION}-{os.getpid()}-{time.time_ns()}"
+    """The event before a call of a tool that does not exist, in the form that an agent has it.
+
+    Its session is a new one each time: the first event of a session settles which policy holds for it.
+    """
+    call = session = f"{_NAME}-{os.getpid()}-{time.time_ns()}"
     about: dict[str, Any] = {}
     match agent:
         case "claude":
-            about |= {"session_id": _SESSION, "transcript_path": "/dev/null", "cwd": directory, "prompt_id": "canary"}
+            about |= {"session_id": session, "transcript_path": "/dev/null", "cwd": directory, "prompt_id": "canary"}
             about |= {"permission_mode": "default", "hook_event_name": event}
             return {**about, "tool_name": TOOL, "tool_input": {}, "tool_use_id": call}
         case "codex":
-            about |= {"session_id": _SESSION, "turn_id": "canary", "transcript_path": "/dev/null", "cwd": directory}
+            about |= {"session_id": session, "turn_id": "canary", "transcript_path": "/dev/null", "cwd": directory}
             about |= {"hook_event_name": event, "model": "canary", "permission_mode": "default"}
             return {**about, "tool_name": TOOL, "tool_input": {}, "tool_use_id": call}
         case "gemini":
-            about |= {"session_id": _SESSION, "transcript_path": "/dev/null", "cwd": directory}
+            about |= {"session_id": session, "transcript_path": "/dev/null", "cwd": directory}
             about |= {"hook_event_name": event, "timestamp": "2026-01-01T00:00:00.000Z"}
             return {**about, "tool_name": TOOL, "tool_input": {}}
         case "copilot":
-            about |= {"sessionId": _SESSION, "timestamp": time.time_ns() // 1_000_000, "cwd": directory}
+            about |= {"sessionId": session, "timestamp": time.time_ns() // 1_000_000, "cwd": directory}
             return {**about, "toolName": TOOL, "toolArgs": {}}
         case "opencode":
-            about |= {"event": event, "sessionID": _SESSION, "directory": directory}
+            about |= {"event": event, "sessionID": session, "directory": directory}
             return {**about, "tool": TOOL, "callID": call, "args": {}}
         case "cursor":
-            about |= {"hook_event_name": event, "conversation_id": _SESSION, "generation_id": "canary"}
+            about |= {"hook_event_name": event, "conversation_id": session, "generation_id": "canary"}
             about |= {"workspace_roots": [directory], "cwd": directory}
             return {**about, "tool_name": TOOL, "tool_input": {}, "tool_use_id": call}
         case _:
@@ -71,7 +76,14 @@ def deciding(agent: str, found: Sequence[Found]) -> Found | None:
 
 def try_command(agent: str, hook: Found, directory: Path) -> Canary:
     """Run the command of a hook as its agent does, with the event of a call that must be refused."""
-    payload = json.dumps(canary_payload(agent, hook.event, str(directory))).encode()
+    about = canary_payload(agent, hook.event, str(directory))
+    try:
+        return _tried(agent, hook, directory, json.dumps(about).encode())
+    finally:
+        AgentSessions().remove(agent, next(str(about[key]) for key in SESSION_KEYS if key in about))
+
+
+def _tried(agent: str, hook: Found, directory: Path, payload: bytes) -> Canary:
     command = list(hook.words) if agent == "opencode" else [_SHELL, "-c", hook.line]
     began = time.monotonic()
     try:

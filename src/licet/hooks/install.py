@@ -217,14 +217,15 @@ def _plan_agent(
     except (Unusable, BadConfig) as wrong:
         return AgentPlan(agent, scope, problem=str(wrong), notes=tuple(notes))
     changed = tuple(edit for edit in edits if edit is not None and edit.before != edit.after)
-    return AgentPlan(agent, widest, changed, notes=(*notes, *_notes(agent)))
+    return AgentPlan(agent, widest, changed, notes=(*notes, *notes_about(agent)))
 
 
 SCOPES_BY_WIDTH: tuple[Scope, ...] = ("project", "user", "managed")
 _WHOSE = {"project": "project", "user": "user", "managed": "whole machine"}
 
 
-def _notes(agent: AgentHere) -> Iterator[str]:
+def notes_about(agent: AgentHere) -> Iterator[str]:
+    """What a person should know of the agent itself, as it is on this machine."""
     numbers = tuple(int(part) for part in agent.version.split("-")[0].split(".")) if agent.version else ()
     if agent.name == "claude" and numbers and numbers < _BLOCKS_SINCE:
         yield "this version ignores `onFailure`: when the hook fails, the call runs. Update it to 2.1.295 or later"

@@ -26,7 +26,7 @@ from licet.hooks.agent_settings import (
 from licet.hooks.agents import AGENTS
 from licet.hooks.agents.dialect import Dialect
 from licet.hooks.canary import Canary, deciding, try_command
-from licet.hooks.install import AgentHere, codex_trust, read_own_or_none
+from licet.hooks.install import AgentHere, codex_trust, notes_about, read_own_or_none
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.resident_control import resident_status
 
@@ -67,6 +67,7 @@ class AgentStatus(Struct, frozen=True):
     problems: tuple[str, ...]
     calls: CallsSeen
     runs_after_failure: tuple[str, ...]
+    notes: tuple[str, ...]  # about this version of it
     canaries: tuple[Canary, ...]
 
     @property
@@ -137,6 +138,7 @@ def _agent(agent: AgentHere, here: Directories, client: Sequence[str], *, canary
         (*problems, *unread),
         _calls(dialect),
         dialect.failing_hook_runs,
+        tuple(notes_about(agent)),
         tuple(canaries),
     )
 

@@ -134,6 +134,26 @@ def make_missing(project: str, start: str = "") -> list[str]:
     return made
 
 
+def left_empty(project: str) -> tuple[list[str], list[str]]:
+    """What `make_missing` makes in a project and nobody has used since: files, and directories, inner ones first."""
+    files: list[str] = []
+    found: list[str] = []
+    for one in SWITCHES:
+        path = Path(project, one.path)
+        if not one.is_directory or path.resolve() != path or not path.is_dir():
+            continue
+        inside_it = os.listdir(path)
+        ignores = path / ".gitignore"
+        if inside_it == [ignores.name] and ignores.is_file() and ignores.read_bytes() == OPENCODE_IGNORES:
+            files.append(str(ignores))
+        elif inside_it:
+            continue
+        found.append(str(path))
+    above = dict.fromkeys(place for path in found if (place := os.path.dirname(path)) != project)
+    whole = (place for place in above if {os.path.join(place, name) for name in os.listdir(place)} <= set(found))
+    return files, [*found, *whole]
+
+
 def _worked_in(project: str, start: str) -> Iterator[str]:
     if not project:
         return

@@ -16,7 +16,7 @@ from licet.hooks.agent_tools import is_tool_name, tool_name
 from licet.hooks.limits import PAYLOAD_BYTES
 
 UNREAD = "unread"  # in place of a name that cannot be read, of a tool or a session
-_SESSIONS = ("session_id", "sessionId", "sessionID", "conversation_id")
+SESSION_KEYS = ("session_id", "sessionId", "sessionID", "conversation_id")
 _TOOLS = ("tool_name", "toolName", "tool")
 _LONGEST_ID = 4096  # characters
 
@@ -53,7 +53,7 @@ def claimed(agent: str, payload: bytes, event: AgentEvent | None) -> Claimed:
     except (ValueError, RecursionError):
         fields = {}
     found = fields if isinstance(fields, dict) else {}
-    session = next((found[name] for name in _SESSIONS if isinstance(found.get(name), str)), "")
+    session = next((found[name] for name in SESSION_KEYS if isinstance(found.get(name), str)), "")
     tool = next((found[name] for name in _TOOLS if isinstance(found.get(name), str)), "")
     return Claimed(session if len(session) <= _LONGEST_ID else "", _named(agent, tool), digest)
 

@@ -67,6 +67,11 @@ class Shown(NamedTuple):
         """The real paths of the copies."""
         return tuple(path for path, _, _ in self.copies)
 
+    def with_copy(self, path: str, content: bytes) -> "Shown":
+        """The same, with one more file."""
+        copies = (*self.copies, (path, len(self.contents), 0o444))
+        return self._replace(contents=(*self.contents, content.decode("latin-1")), copies=copies)
+
 
 def of_binary(command: Command, reach: Reach) -> Mapping[str, Identity]:
     """The binary, its runtime, and the libraries next to it outside of system directories; each with its identity.
@@ -211,6 +216,11 @@ class Placeholders:
             if not held and _may_go(path):
                 not_held.append(path)
         return not_held
+
+    @property
+    def files(self) -> list[str]:
+        """Those that are files and not directories."""
+        return [held.path for held in self._held if _OF_FILES.fullmatch(os.path.basename(held.path))]
 
     def release(self) -> None:
         """Remove the placeholders that nobody else holds and nobody has written to."""

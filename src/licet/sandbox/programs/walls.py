@@ -57,6 +57,7 @@ from licet.sandbox.programs.program_files import (
     name_of_binary,
     of_binary,
 )
+from licet.sandbox.programs.unseen_by_git import with_unseen
 
 # The proxy is imported only for programs that connect to it, and inspection only where something is looked into.
 if TYPE_CHECKING:
@@ -190,6 +191,8 @@ class _CallWalls:
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         shown = self._shown(command, paths)
+        if self._spaces:
+            shown = with_unseen(shown, placeholders.files, held_paths(self._grant.capabilities))
         paths = self._with_keys_in_place(paths, shown)
         if shown.keys:  # a copy lies in the private root itself where only its file was granted
             alone = [path for path in (*paths.read, *paths.write) if real.of(path) in shown.keys]
