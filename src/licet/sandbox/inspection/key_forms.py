@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from licet.sandbox.inspection.held_back import Shapes
 from licet.sandbox.inspection.key_shapes import shape_of
+from licet.sandbox.limits import FEWEST_SEARCHED, SEARCHED_AT_ONCE
 
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _TO_STANDARD, _TO_URL = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"-_")
@@ -202,11 +203,13 @@ def _decoded(unit: bytes) -> int:
 class KeySearch:
     """Finds keys in texts. The keys are numbered as they were given: each with what is written in its place."""
 
-    __slots__ = ("_alphabet", "_escapes", "_forms", "_reach", "_slashes", "shapes")
+    __slots__ = ("_alphabet", "_escapes", "_forms", "_reach", "_slashes", "shapes", "step")
 
     def __init__(self, keys: Iterable[tuple[bytes, bytes]]) -> None:
         pairs = tuple(keys)
         self._forms = [_Searched(number, form) for number, pair in enumerate(pairs) for form in forms_of(*pair)]
+        #: How many bytes are searched before other tasks should run.
+        self.step = max(SEARCHED_AT_ONCE // max(len(pairs), 1), FEWEST_SEARCHED)
         #: What may begin a key.
         self.shapes = Shapes(shape_of(old.decode()) for old, _ in pairs)
         signs = bytes({sign for one in self._forms for sign in one.form.core} | {*_STANDARD, *b"-_"})
@@ -327,6 +330,11 @@ class KeyStream:
         begun = self._search.shapes.open_from(text)
         self._text, self._out = text[begun:], out[begun:]
         return out[:begun] if self._text else out
+
+    def steps(self, piece: bytes) -> Iterator[bytes]:
+        """As `feed`, in steps between which other tasks can run, also where text is made to be slow to search."""
+        for start in range(0, len(piece), self._search.step):
+            yield self.feed(piece[start : start + self._search.step])
 
     def finish(self) -> bytes:
         """Return the rest: no key goes on behind the end."""
