@@ -106,6 +106,9 @@ class AnswerKeys:
     def __init__(self) -> None:
         self._held = b""
 
+    def name(self, name: str) -> str:
+        return self.text(name)
+
     def text(self, value: str) -> str:
         return value.replace(SECRET.decode(), STAND_IN.decode())
 

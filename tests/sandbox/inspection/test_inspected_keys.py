@@ -45,6 +45,8 @@ def echo(exchange: Any) -> Answer:
     match exchange.url.rpartition("/")[2]:
         case "header":
             return Answer(200, [("X-Echo", f"<{keys[0]}>")])
+        case "name":
+            return Answer(200, [(f"X-{keys[0]}", "1")])
         case "split":
             return Answer(200, (), split())
         case "gzip":
@@ -205,6 +207,14 @@ def test_a_body_in_which_a_key_may_be_placed_is_not_long(chunked: bool) -> None:
         (answer,) = run.talks(run.says(server, request))
         assert server.seen == []
     assert answer.split()[1] == b"413"
+
+
+def test_a_key_in_the_name_of_a_header_does_not_come_back() -> None:
+    with site() as server:
+        run = keyed(held(f"{ANY}:{server.port}"), f"{HOST}:{server.port}")
+        (answer,) = run.talks(run.says(server, ask("GET", "/name", server, PLACED + LAST)))
+    assert b"x-" + STAND_IN + b": 1" in answer.lower()
+    assert SECRET not in answer.lower()
 
 
 COMPRESSED = {

@@ -177,6 +177,29 @@ def test_keys_next_to_and_over_other_escapes_are_found(text: str) -> None:
     assert clean != text
 
 
+@pytest.mark.parametrize("escape", [percent, escaped])
+def test_a_match_that_begins_inside_an_escape_of_another_one_spoils_neither(escape: Callable[[str], str]) -> None:
+    """The `1` of `%51` may be the character of base64 with the first bits of the key, and so may the whole."""
+    old, new = "7A193_4Dy22Kp2_EY-2fw2vS12", "1W542_9Bv40Ua0_SC-6mb0zW24"
+    found, inside = search((old, new)), 0
+    for before in range(256):
+        raw = escape(base64.b64encode(bytes((65, before)) + old.encode()).decode()).encode()
+        clean = rewritten(found, raw).decode()
+        inside += len(found.found(raw)) - 1
+        plain = re.sub(r"%(..)|\\u00(..)", lambda hexed: chr(int(hexed[1] or hexed[2], 16)), clean)
+        assert base64.b64decode(plain) == bytes((65, before)) + new.encode()
+    assert inside
+
+
+def test_a_match_that_goes_on_behind_an_escape_is_written_too() -> None:
+    """A key that begins with the digits of the escape that another one ends in."""
+    first, second = ("-aK3Qz81bWpLx0tU", "-mR7Yv24cGsHn5eQ"), ("55-kM4Zr92dXoHy1s", "31-vB8Wt06fJqPu7g")
+    raw = f"{first[0][:-1]}%{second[0]}".encode()
+    clean = rewritten(search(first, second), raw).decode()
+    assert second[0][2:] not in clean
+    assert first[0][:-1] not in clean
+
+
 def test_each_occurrence_is_told_once() -> None:
     """Also one that is held back with the beginning of a longer key around it."""
     inner = GITHUB[0][4:30]

@@ -6,7 +6,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
@@ -427,6 +427,20 @@ def test_a_server_that_echoes_a_key_shows_the_stand_in(form: str) -> None:
     for shown in (clean.encode(), out):
         assert not run._real.has(shown)
         assert told.encode() not in shown
+
+
+@pytest.mark.parametrize("form", ["raw", "percent", "base64 | "])
+def test_the_name_of_a_header_shows_no_key(form: str) -> None:
+    run = all_keys()
+    answer = run.answer(always=True)
+    assert answer is not None
+    name = f"X-{spellings(G)[form]}"
+    shown = answer.name(name)
+    assert (len(shown), run._real.has(shown.encode()), run._sent.has(shown.encode())) == (len(name), False, True)
+    for other in (name.lower(), name.upper()):  # without its capitals, a key still tells most of itself
+        assert G.lower() not in unquote(answer.name(other)).lower()
+        assert not answer.name(other) or form == "percent"
+    assert answer.name("X-Ratelimit-Used") == "X-Ratelimit-Used"
 
 
 @pytest.mark.parametrize("value", ["", "plain", "grün", "\udc80", "a\tb"])

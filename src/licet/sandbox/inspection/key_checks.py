@@ -154,7 +154,7 @@ class RequestKeys:
         if decoder is not None:
             dropped = ("content-encoding", "content-length")
             headers = tuple(pair for pair in headers if pair[0].lower() not in dropped)
-        headers = tuple((name, answer.text(value)) for name, value in headers)
+        headers = tuple((shown, answer.text(value)) for name, value in headers if (shown := answer.name(name)))
         return replace(reply, headers=headers, body=self._pieces(reply.body, decoder, answer))
 
     async def _pieces(

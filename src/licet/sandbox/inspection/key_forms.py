@@ -9,6 +9,7 @@ other (base64 of JSON escapes), base64 in lines, compressed text, other characte
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
@@ -174,15 +175,23 @@ class Match(Struct, frozen=True):
     end: int
     units: tuple[tuple[int, int], ...] = ()  # start and end of each character; empty: one byte each
 
-    def old(self, text: bytes | bytearray) -> bytes:
+    def old(self, text: bytes) -> bytes:
         """Its characters, without escapes."""
         if not self.units:
-            return bytes(text[self.start : self.end])
-        return bytes(_decoded(bytes(text[start:end])) for start, end in self.units)
+            return text[self.start : self.end]
+        return bytes(_decoded(text[start:end]) for start, end in self.units)
+
+    def _now(self, text: bytes, out: bytearray) -> bytes:
+        """Its characters in a copy; the old one of an escape that another match begins inside, and was written over."""
+        if not self.units:
+            return bytes(out[self.start : self.end])
+        return bytes(
+            _decoded(bytes((out if _UNIT.fullmatch(out, start, end) else text)[start:end])) for start, end in self.units
+        )
 
     def write(self, text: bytes, out: bytearray) -> None:
         """Write the new value over the occurrence, in a copy that others may have been written to."""
-        new = self.form.written(self.old(text), self.old(out)) if self.form.is_base64 else self.form.new
+        new = self.form.written(self.old(text), self._now(text, out)) if self.form.is_base64 else self.form.new
         if not self.units:
             out[self.start : self.end] = new
             return
@@ -228,6 +237,11 @@ class KeySearch:
     def has(self, text: bytes) -> bool:
         """Whether a key occurs."""
         return bool(self.found(text))
+
+    def has_in_any_case(self, text: bytes) -> bool:
+        """Whether a key occurs, also where capitals were not kept: in a name of a header."""
+        small = unquote_to_bytes(text).lower()
+        return any(one.form.core.lower() in small for one in self._forms)
 
     def found(self, text: bytes) -> list[Match]:
         """Every occurrence, by where it ends; they may overlap."""

@@ -369,8 +369,13 @@ class KeysInAnswer:
     def __repr__(self) -> str:
         return "KeysInAnswer"
 
+    def name(self, name: str) -> str:
+        """The name of a header; empty for one that has to go, because it has a key whose capitals were not kept."""
+        shown = self.text(name)
+        return "" if self._search.has_in_any_case(_bytes(shown)) else shown
+
     def text(self, value: str) -> str:
-        """A status line, or the name or value of a header."""
+        """A status line, or the value of a header."""
         raw = _bytes(value)
         if not self._search.has(raw):
             return value
