@@ -79,10 +79,13 @@ LEAST_RANDOM_BITS = 64  # bits; those of a stand-in that are random
 FEWEST_SIGNS = 6  # characters; those of a secret that differ
 UNREPEATED = 16  # characters; the first of a secret, which do not occur in it again: a search would take long
 LARGEST_KEY_FILE = 1 << 20  # bytes; a file that a secret is in
+DEEPEST_KEY_FILE = 64  # levels; those of YAML that a secret is in: its parser calls itself for each
 LARGEST_KEYED_BODY = 1 << 20  # bytes; a body of a request in which a key is placed in a field
 UNPACKED_FREELY = 1 << 20  # bytes; those that a compressed body may unpack to, however short it is
 MOST_UNPACKED_TIMES = 128  # times; its length, to which a longer compressed body may unpack
 LARGEST_UNPACKED_BODY = 1 << 30  # bytes; a compressed body of a request, unpacked
+SEARCHED_AT_ONCE = 1 << 13  # bytes; those that are searched for one key before other tasks run
+FEWEST_SEARCHED = 1 << 9  # bytes; the same, for any number of keys
 MOST_LEFT = 16  # places; those in one request with a stand-in that went on as it was
 
 # Programs

@@ -4,7 +4,7 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -47,8 +47,8 @@ class Keys:
     def request(self, host: str, port: int, *, secure: bool) -> "RequestKeys":
         return RequestKeys(self, secure and host in self.hosts)
 
-    def answer(self) -> "AnswerKeys | None":
-        return AnswerKeys() if self.placed else None
+    def answer(self, *, always: bool = False) -> "AnswerKeys | None":
+        return AnswerKeys() if always or self.placed else None
 
 
 class RequestKeys:
@@ -86,17 +86,17 @@ class RequestKeys:
             made.append((name, value))
         return tuple(made)
 
-    def whole_body(self, body: bytes, content_type: str) -> bytes:
+    def whole_body(self, body: bytes, content_type: str) -> Iterator[bytes]:
         if b'"key":"' + STAND_IN in body:
             self._place()
-        return body.replace(b'"key":"' + STAND_IN, b'"key":"' + SECRET)
+        yield body.replace(b'"key":"' + STAND_IN, b'"key":"' + SECRET)
 
-    def feed(self, piece: bytes) -> bytes:
+    def feed(self, piece: bytes) -> Iterator[bytes]:
         whole, keep = self._held + piece, len(STAND_IN) - 1
         if STAND_IN in whole:
             self._see("body")
         self._held = whole[-keep:]
-        return whole[:-keep]
+        yield whole[:-keep]
 
     def finish(self) -> bytes:
         return self._held
@@ -106,6 +106,9 @@ class AnswerKeys:
     def __init__(self) -> None:
         self._held = b""
 
+    def name(self, name: str) -> str:
+        return self.text(name)
+
     def text(self, value: str) -> str:
         return value.replace(SECRET.decode(), STAND_IN.decode())
 
@@ -114,6 +117,9 @@ class AnswerKeys:
         keep = max(size for size in range(len(SECRET)) if whole.endswith(SECRET[:size]))
         self._held = whole[len(whole) - keep :]
         return whole[: len(whole) - keep]
+
+    def steps(self, piece: bytes) -> Iterator[bytes]:
+        yield self.feed(piece)
 
     def finish(self) -> bytes:
         return self._held

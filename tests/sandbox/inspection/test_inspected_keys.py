@@ -45,6 +45,8 @@ def echo(exchange: Any) -> Answer:
     match exchange.url.rpartition("/")[2]:
         case "header":
             return Answer(200, [("X-Echo", f"<{keys[0]}>")])
+        case "name":
+            return Answer(200, [(f"X-{keys[0]}", "1")])
         case "split":
             return Answer(200, (), split())
         case "gzip":
@@ -207,6 +209,14 @@ def test_a_body_in_which_a_key_may_be_placed_is_not_long(chunked: bool) -> None:
     assert answer.split()[1] == b"413"
 
 
+def test_a_key_in_the_name_of_a_header_does_not_come_back() -> None:
+    with site() as server:
+        run = keyed(held(f"{ANY}:{server.port}"), f"{HOST}:{server.port}")
+        (answer,) = run.talks(run.says(server, ask("GET", "/name", server, PLACED + LAST)))
+    assert b"x-" + STAND_IN + b": 1" in answer.lower()
+    assert SECRET not in answer.lower()
+
+
 COMPRESSED = {
     "gzip": b"200",
     "deflate": b"200",
@@ -281,6 +291,40 @@ def test_a_key_does_not_come_back_on_a_connection_that_began_before_it_left() ->
         (answer,) = run.talks(both)
     assert SECRET not in answer
     assert STAND_IN in answer
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_a_host_that_kept_a_key_from_another_run_does_not_show_it(coded: bool) -> None:
+    """Where the key is listed, an answer never has it: this run has placed nothing yet."""
+
+    def kept(exchange: Any) -> Answer:
+        text = b"you once sent " + SECRET
+        return Answer(200, [("Content-Encoding", "gzip")], gzip.compress(text)) if coded else Answer(200, (), text)
+
+    with serving(kept, names=(HOST, "other.test")) as server:
+        call = held(f"{ANY}:{server.port}", f"network:https:other.test:{server.port}")
+        run = keyed(call, f"{HOST}:{server.port}", f"other.test:{server.port}")
+        request = ask("GET", "/", server, LAST, host="other.test")
+        unlisted, listed = run.talks(
+            run.says(server, request, host="other.test", name="other.test"),
+            run.says(server, ask("GET", "/", server, LAST)),
+        )
+        assert not run.inspecting.keys.placed
+    assert SECRET not in listed
+    assert STAND_IN in listed
+    assert coded or SECRET in unlisted
+
+
+def test_a_listed_host_does_not_show_a_key_without_tls() -> None:
+    with serving(lambda _: Answer(200, (), b"you once sent " + SECRET)) as server:
+        run = keyed(held(f"network:http:{HOST}:{server.port}"), "nothing.test")
+
+        def plainly(made: socket.socket) -> bytes:
+            made.sendall(ask("GET", f"http://{HOST}:{server.port}/x", server))
+            return all_of(made)
+
+        (answer,) = run.talks(plainly)
+    assert answer.endswith(b"you once sent " + STAND_IN)
 
 
 def test_without_stand_ins_requests_are_as_programs_sent_them() -> None:

@@ -1,11 +1,14 @@
 """A field of a file that people log in with is found in its format, and a message about it never has a value."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
 from licet.sandbox.inspection.key_files import format_of, value_in
 from licet.sandbox.inspection.key_shapes import CannotPlace
+from licet.sandbox.limits import DEEPEST_KEY_FILE
 
 KEY = "aB3dEfGh1JkLmN0pQr"
 NETRC = f"""# mine
@@ -80,3 +83,47 @@ def test_a_format_follows_from_the_name_before_the_content() -> None:
     assert [format_of(path, "{}") for path in ("/a/x.TOML", "/a/.netrc", "/a/x", "/a/my.env")] == [
         "TOML", "netrc", "JSON", "env",
     ]  # fmt: skip
+
+
+DEEP = {
+    "/h/a.yml": ("[" * 900_000, "{a: " * 200_000, "- " * 400_000),
+    "/h/a.json": ("[" * 900_000, '{"a":' * 200_000),
+    "/h/a.toml": ("a = " + "[" * 900_000, "a = " + "{a = " * 200_000),
+}
+READ = """
+from sys import stdin
+from licet.sandbox.inspection.key_files import value_in
+value_in({!r}, stdin.buffer.read(), "a")
+"""
+
+
+@pytest.mark.parametrize(("path", "text"), [(path, text) for path, texts in DEEP.items() for text in texts])
+def test_a_file_that_is_nested_deeply_is_refused(path: str, text: str) -> None:
+    """In a process of its own: a parser that calls itself too often ends its process."""
+    done = subprocess.run([sys.executable, "-c", READ.format(path)], input=text.encode(), capture_output=True)
+    assert done.returncode == 1
+    assert b"CannotPlace: " in done.stderr
+
+
+def test_nesting_within_bounds_is_read() -> None:
+    nested = "{a: " * DEEPEST_KEY_FILE + KEY + "}" * DEEPEST_KEY_FILE
+    assert value_in("/h/a.yml", nested.encode(), ".".join("a" * DEEPEST_KEY_FILE)) == KEY
+    with pytest.raises(CannotPlace):
+        value_in("/h/a.yml", f"a: {nested}".encode(), "a")
+
+
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("a b = ", "a b"),
+        ("export  A=", "A"),
+        ("export = ", "export"),
+        ("exported=", "exported"),
+        ("x" + " " * 500_000 + "y =", "x" + " " * 500_000 + "y"),
+    ],
+)
+def test_names_of_settings(line: str, name: str) -> None:
+    other = "x" + " " * 500_000 + "y"  # not one: there is no value
+    assert value_in("/w/.env", f"# no={KEY}x\n;no=\n=no\n{other}\n{line}{KEY}".encode(), name) == KEY
+    with pytest.raises(CannotPlace, match="no `"):
+        value_in("/w/.env", f"#{line}{KEY}".encode(), name)

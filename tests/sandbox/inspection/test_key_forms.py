@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.sandbox.inspection.key_forms import KeySearch, KeyStream, rewritten
+from licet.sandbox.inspection.key_shapes import new_stand_in
 
 from .spelled import GITHUB, PAIRS, PLAIN, ROUND, escaped, in_base64, percent, replaced, spellings, texts_with
 
@@ -98,12 +99,31 @@ def test_ordinary_text_is_passed_on_at_once(piece: bytes) -> None:
         (b"x\\", b"\\"),
         (b"x\\u006", b"\\u006"),
     ]
-    + [(b"x%7", b""), (b"x%68", b""), (b"\\u007", b""), (b"x ghp_zQX", b""), (b"Z2hwX3pRV0", b"Z2hwX3pRV0")],
+    + [
+        (b"x%7", b""),
+        (b"x%68", b""),
+        (b"\\u007", b""),
+        (b"x ghp_zqX", b""),
+        (b"x ghp_zQX", b"ghp_zQX"),
+        (b"Z2hwX3pRV0", b"Z2hwX3pRV0"),
+    ],
 )
 def test_only_what_may_begin_a_key_is_held_back(piece: bytes, held: bytes) -> None:
     stream = KeyStream(search(GITHUB))
     assert stream.feed(piece) == piece[: len(piece) - len(held)]
     assert stream.finish() == held
+
+
+@pytest.mark.parametrize("spell", [str, percent, escaped, in_base64, lambda text: in_base64(text, "u:", url=True)])
+def test_what_is_held_back_does_not_tell_whether_a_guess_is_right(spell: Callable[[str], str]) -> None:
+    """Whoever sends guesses to himself sees what is held back of them: the same for every key of one shape."""
+    new = new_stand_in(GITHUB[0], ())
+    searches = [search((key, new)) for key in (GITHUB[0], *(new_stand_in(GITHUB[0], ()) for _ in range(3)))]
+    right = spell(GITHUB[0])[:-1]
+    for size in range(1, len(right)):
+        for last in ("", "a", "B", "7", "_", "%", "%4", "\\u00", *right[size : size + 1]):
+            guess = f" {right[:size]}{last}".encode()
+            assert len({len(KeyStream(one).feed(guess)) for one in searches}) == 1
 
 
 def test_no_more_is_held_than_a_key_in_its_longest_form() -> None:
@@ -155,6 +175,29 @@ def test_keys_next_to_and_over_other_escapes_are_found(text: str) -> None:
     clean = rewritten(search(*pairs), text.encode()).decode()
     assert clean == replaced(text, pairs)
     assert clean != text
+
+
+@pytest.mark.parametrize("escape", [percent, escaped])
+def test_a_match_that_begins_inside_an_escape_of_another_one_spoils_neither(escape: Callable[[str], str]) -> None:
+    """The `1` of `%51` may be the character of base64 with the first bits of the key, and so may the whole."""
+    old, new = "7A193_4Dy22Kp2_EY-2fw2vS12", "1W542_9Bv40Ua0_SC-6mb0zW24"
+    found, inside = search((old, new)), 0
+    for before in range(256):
+        raw = escape(base64.b64encode(bytes((65, before)) + old.encode()).decode()).encode()
+        clean = rewritten(found, raw).decode()
+        inside += len(found.found(raw)) - 1
+        plain = re.sub(r"%(..)|\\u00(..)", lambda hexed: chr(int(hexed[1] or hexed[2], 16)), clean)
+        assert base64.b64decode(plain) == bytes((65, before)) + new.encode()
+    assert inside
+
+
+def test_a_match_that_goes_on_behind_an_escape_is_written_too() -> None:
+    """A key that begins with the digits of the escape that another one ends in."""
+    first, second = ("-aK3Qz81bWpLx0tU", "-mR7Yv24cGsHn5eQ"), ("55-kM4Zr92dXoHy1s", "31-vB8Wt06fJqPu7g")
+    raw = f"{first[0][:-1]}%{second[0]}".encode()
+    clean = rewritten(search(first, second), raw).decode()
+    assert second[0][2:] not in clean
+    assert first[0][:-1] not in clean
 
 
 def test_each_occurrence_is_told_once() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.sandbox.inspection.key_shapes import CannotPlace, check_key, new_stand_in
+from licet.sandbox.inspection.key_shapes import CannotPlace, check_key, new_stand_in, shape_of
 
 GITHUB = "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"  # with the checksum that GitHub gives it
 
@@ -122,3 +122,14 @@ def test_stand_ins_do_not_contain_each_other() -> None:
     for _ in range(50):
         made.append(new_stand_in("aB3dEfGh1JkLmN0p", made))
     assert not any(one in other for one in made for other in made if one is not other)
+
+
+@given(st.text(string.ascii_lowercase[:8] + "AZ09-_.", min_size=16, max_size=60))
+def test_a_stand_in_tells_the_shape_of_its_secret(secret: str) -> None:
+    try:
+        check_key(secret)
+    except CannotPlace:
+        return
+    made = new_stand_in(secret, ())
+    assert shape_of(made) == shape_of(secret)
+    assert all(sign in signs for sign, signs in zip(secret, shape_of(made), strict=True))

@@ -46,8 +46,8 @@ def guarded(sent: Sent, run: StandIns, host: str) -> Sent:
     target, headers = request.target(sent.target), request.headers(sent.headers)
     kind = dict(sent.headers).get("content-type", "")
     if request.wants_body:
-        return Sent(target, headers, request.whole_body(sent.body, kind))
-    return Sent(target, headers, request.feed(sent.body) + request.finish())
+        return Sent(target, headers, b"".join(request.whole_body(sent.body, kind)))
+    return Sent(target, headers, b"".join(request.feed(sent.body)) + request.finish())
 
 
 JSON = (("content-type", "application/json"),)

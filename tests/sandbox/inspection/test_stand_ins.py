@@ -6,13 +6,14 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.core.policy.inspection import Inspection, StandIn
+from licet.sandbox.inspection.key_forms import KeySearch, Match
 from licet.sandbox.inspection.stand_ins import (
     CannotCheck,
     CannotPlace,
@@ -21,9 +22,9 @@ from licet.sandbox.inspection.stand_ins import (
     StandIns,
     read_keys,
 )
-from licet.sandbox.limits import LARGEST_KEY_FILE, LARGEST_KEYED_BODY
+from licet.sandbox.limits import LARGEST_KEY_FILE, LARGEST_KEYED_BODY, SEARCHED_AT_ONCE
 
-from .spelled import in_base64, spellings
+from .spelled import escaped, in_base64, percent, spellings
 
 SECRETS = {
     "github/token": "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",
@@ -170,7 +171,7 @@ WAYS: dict[str, Callable[[KeysOfRequest, str], object]] = {
     "query": lambda request, text: request.target(f"/repos?q={text}"),
     "name of a header": lambda request, text: request.headers(((f"X-{text}", "1"),)),
     "header user-agent": lambda request, text: request.headers((("User-Agent", f"curl {text}"),)),
-    "body": lambda request, text: request.feed(f"so {text} it is".encode()) + request.finish(),
+    "body": lambda request, text: b"".join(request.feed(f"so {text} it is".encode())) + request.finish(),
 }
 FORMS = list(spellings(G))
 
@@ -205,7 +206,7 @@ def test_a_stand_in_in_a_body_does_not_leave(form: str, before: int, size: int) 
     request = RUN.request("evil.test", 443, secure=True)
     passed: list[bytes] = []
     with pytest.raises(KeySentAway):
-        passed += (request.feed(body[at : at + size]) for at in range(0, len(body), size))
+        passed += (part for at in range(0, len(body), size) for part in request.feed(body[at : at + size]))
     assert len(b"".join(passed)) <= before + 1 + len("%62WU6%5A")  # what is before it, also in its base64
 
 
@@ -224,11 +225,11 @@ def test_a_compressed_body_is_looked_into(coding: str) -> None:
     request = run.request("evil.test", 443, secure=True)
     request.headers((("Content-Encoding", coding),))
     with pytest.raises(KeySentAway):
-        [request.feed(packed[at : at + 1]) for at in range(len(packed))]
+        [list(request.feed(packed[at : at + 1])) for at in range(len(packed))]
     harmless = COMPRESSED[coding](b"nothing of the kind")
     other = run.request("evil.test", 443, secure=True)
     other.headers((("Content-Encoding", coding),))
-    assert other.feed(harmless) + other.finish() == harmless
+    assert b"".join(other.feed(harmless)) + other.finish() == harmless
 
 
 @pytest.mark.parametrize("coding", ["br", "zstd", "gzip, gzip", "compress"])
@@ -246,7 +247,41 @@ def test_a_bomb_and_a_false_coding_are_refused() -> None:
         request = all_keys().request("evil.test", 443, secure=True)
         request.headers((("content-encoding", "gzip"),))
         with pytest.raises(CannotCheck, match=reason):
-            request.feed(body)
+            list(request.feed(body))
+
+
+@pytest.mark.parametrize("spell", [str, percent, escaped])
+@pytest.mark.parametrize("way", ["packed", "streamed", "json", "form", "answer"])
+def test_no_step_searches_much(way: str, spell: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends a body can make it slow to search, and to unpack to much: other tasks run meanwhile."""
+    run = all_keys()
+    near = (spell(run.environment["CLIENT"][:-1]) * 50_000).encode()[:500_000]
+    searched = [0]
+    found = KeySearch.found
+
+    def counted(search: KeySearch, text: bytes) -> list[Match]:
+        searched[-1] += len(text)
+        return found(search, text)
+
+    request = run.request("api.github.test", 443, secure=True)
+    kind = {"json": JSON, "form": FORM}.get(way, "text/plain")
+    request.headers((("Content-Type", kind), *((("Content-Encoding", "gzip"),) if way == "packed" else ())))
+    monkeypatch.setattr(KeySearch, "found", counted)
+    if way == "packed":
+        steps = iter(request.feed(gzip.compress(near)))
+    elif way == "streamed":
+        steps = iter(request.feed(near))
+    elif way == "answer":
+        answer = run.answer(always=True)
+        assert answer is not None
+        steps = iter(answer.steps(near))
+    else:
+        body = near if way == "form" else b'{"a": "%b"}' % near.replace(b"\\", b"/")
+        steps = iter(request.whole_body(body, kind))
+    searched.extend(0 for _ in steps)
+    reach = 6 * 4 * 46 // 3 + 24
+    assert max(searched) <= SEARCHED_AT_ONCE // 3 + reach
+    assert sum(searched) >= 500_000
 
 
 JSON, FORM = "application/json; charset=utf-8", "application/x-www-form-urlencoded"
@@ -284,7 +319,7 @@ def test_a_key_is_placed_in_the_fields_of_its_entry(kind: str, sent: str, wanted
     request.headers((("Content-Type", kind),))
     assert request.wants_body == (LARGEST_KEYED_BODY if kind.startswith("application/") else 0)
     body = sent.replace("{}", spell(run.environment["CLIENT"])).encode()
-    made = request.whole_body(body, kind)
+    made = b"".join(request.whole_body(body, kind))
     if wanted is None:
         assert made == body
         assert (request.placed, request.left) == ((), (("CLIENT", "body"),))
@@ -300,7 +335,7 @@ def test_a_field_to_another_host_or_beside_another_stand_in_is_refused() -> None
         request = run.request(host, 443, secure=True)
         request.headers((("Content-Type", JSON),))
         with pytest.raises(KeySentAway):
-            request.whole_body(body, JSON)
+            list(request.whole_body(body, JSON))
     assert run.request("evil.test", 443, secure=True).wants_body == 0
 
 
@@ -348,13 +383,13 @@ def test_without_entries_everything_passes() -> None:
     run = keys()
     request = run.request("evil.test", 443, secure=True)
     pairs = (("Authorization", "Bearer mine"),)
-    assert (request.target("/"), request.headers(pairs), request.feed(b"x"), request.finish()) == (
+    assert (request.target("/"), request.headers(pairs), b"".join(request.feed(b"x")), request.finish()) == (
         "/",
         pairs,
         b"x",
         b"",
     )
-    assert (request.wants_body, request.whole_body(b"{}", JSON), run.answer()) == (0, b"{}", None)
+    assert (request.wants_body, b"".join(request.whole_body(b"{}", JSON)), run.answer(always=True)) == (0, b"{}", None)
 
 
 def test_no_key_and_no_stand_in_is_in_a_representation() -> None:
@@ -392,6 +427,20 @@ def test_a_server_that_echoes_a_key_shows_the_stand_in(form: str) -> None:
     for shown in (clean.encode(), out):
         assert not run._real.has(shown)
         assert told.encode() not in shown
+
+
+@pytest.mark.parametrize("form", ["raw", "percent", "base64 | "])
+def test_the_name_of_a_header_shows_no_key(form: str) -> None:
+    run = all_keys()
+    answer = run.answer(always=True)
+    assert answer is not None
+    name = f"X-{spellings(G)[form]}"
+    shown = answer.name(name)
+    assert (len(shown), run._real.has(shown.encode()), run._sent.has(shown.encode())) == (len(name), False, True)
+    for other in (name.lower(), name.upper()):  # without its capitals, a key still tells most of itself
+        assert G.lower() not in unquote(answer.name(other)).lower()
+        assert not answer.name(other) or form == "percent"
+    assert answer.name("X-Ratelimit-Used") == "X-Ratelimit-Used"
 
 
 @pytest.mark.parametrize("value", ["", "plain", "grün", "\udc80", "a\tb"])

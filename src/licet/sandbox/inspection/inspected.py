@@ -222,7 +222,7 @@ class _Connection:
                     body = await self._whole(request, most, lambda size: share.take(BODY_COPIES * size))
                 except Exceeded as over:
                     grant.exceeded(over, use)
-                whole = keys.whole_body(body, next(iter(request.values("content-type")), ""))
+                whole = await keys.whole_body(body, next(iter(request.values("content-type")), ""))
             addresses = await self._addresses(use)
             if keys is not None:
                 await keys.note_placed()

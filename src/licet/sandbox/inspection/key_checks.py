@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from licet.core.algebra.rules import Use
+from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import KeyKept, KeyPlaced
-from licet.core.policy.inspection import Inspection, is_inspected, places_of
+from licet.core.policy.inspection import Inspection, is_inspected, place_with_port
 from licet.guard.grant import Grant
 from licet.guard.handles.messages import BodyTooLarge, Corrupt, Decoder, Pairs
 from licet.guard.ports import Reply, Unconnected
@@ -35,15 +36,17 @@ class KeyChecks:
     def __init__(self, grant: Grant, inspection: Inspection, keys: "StandIns") -> None:
         self.grant, self._keys = grant, keys
         self._secrets = {one.name: one.secret or one.name for one in inspection.stand_ins}
-        self._hosts = places_of(tuple(host for one in inspection.stand_ins for host in one.hosts))
+        # A host that has a key may show it at any of its ports.
+        hosts = {place_with_port(host).rpartition(":")[0] for one in inspection.stand_ins for host in one.hosts}
+        self._hosts = CapabilitySet(f"network:tcp:{host}" for host in hosts)
         self._noted: set[str] = set()
         self._noting = asyncio.Lock()
 
     def of_request(self, use: Use, *, secure: bool) -> "RequestKeys":
         """The keys of one request; `secure` if it goes on over verified TLS."""
         port = use.port or 0
-        # A host that may have a key may send it back, also on a connection that began before it got one.
-        known = secure and is_inspected(self._hosts, use.target, port)
+        # A host that may have a key may send it back, also if it got it from another run.
+        known = is_inspected(self._hosts, use.target, port)
         return RequestKeys(self, self._keys.request(use.target, port, secure=secure), use, may_come_back=known)
 
     @property
@@ -51,13 +54,13 @@ class KeyChecks:
         """Whether any key has left in this run."""
         return bool(self._keys.placed)
 
-    def answer(self) -> "KeysInAnswer | None":
-        """What takes the keys out of one answer; None while there are none to be taken out."""
-        return self._keys.answer()
+    def answer(self, *, always: bool = False) -> "KeysInAnswer | None":
+        """What takes the keys out of one answer; None while there are none to be taken out, unless `always`."""
+        return self._keys.answer(always=always)
 
     def shown(self, text: str) -> str:
         """A text about a request, for a receipt: without keys."""
-        answer = self._keys.answer()
+        answer = self._keys.answer(always=True)
         return text if answer is None else answer.text(text)
 
     def capability(self, name: str) -> str:
@@ -99,18 +102,23 @@ class RequestKeys:
         """The bytes of the body that must be known as a whole; 0 if it may stream."""
         return self._keys.wants_body
 
-    def whole_body(self, body: bytes, content_type: str) -> bytes:
+    async def whole_body(self, body: bytes, content_type: str) -> bytes:
         """A complete body as it is sent on."""
+        parts: list[bytes] = []
         with self._refused():
-            return self._keys.whole_body(body, content_type)
+            for part in self._keys.whole_body(body, content_type):
+                parts.append(part)
+                await asyncio.sleep(0)
+        return b"".join(parts)
 
     async def streamed(self, body: AsyncIterable[bytes]) -> AsyncGenerator[bytes]:
         """A body as it is sent on, while it arrives."""
         async for piece in body:
             with self._refused():
-                checked = self._keys.feed(piece)
-            if checked:
-                yield checked
+                for checked in self._keys.feed(piece):
+                    if checked:
+                        yield checked
+                    await asyncio.sleep(0)
         with self._refused():
             last = self._keys.finish()
         if last:
@@ -119,7 +127,7 @@ class RequestKeys:
     async def check_body(self, body: bytes) -> None:
         """Check a complete body in which no key is placed."""
         async for _ in self.streamed(_cut(body)):
-            await asyncio.sleep(0)
+            pass
 
     async def note_placed(self) -> None:
         """Record the keys that were placed in the request; returns once a first use is on disk."""
@@ -136,8 +144,8 @@ class RequestKeys:
 
     def clean(self, reply: Reply, method: str) -> Reply:
         """An answer without the keys of this run. Raises `Unconnected` for one that cannot be looked into."""
-        answer = self._run.answer()
-        if answer is None and not self._may_come_back:
+        answer = self._run.answer(always=self._may_come_back)
+        if answer is None:
             return reply
         headers = reply.headers
         has_body = method != "HEAD" and reply.status not in (101, 204, 304)
@@ -146,26 +154,26 @@ class RequestKeys:
         if decoder is not None:
             dropped = ("content-encoding", "content-length")
             headers = tuple(pair for pair in headers if pair[0].lower() not in dropped)
-        if answer is not None:
-            headers = tuple((name, answer.text(value)) for name, value in headers)
+        headers = tuple((shown, answer.text(value)) for name, value in headers if (shown := answer.name(name)))
         return replace(reply, headers=headers, body=self._pieces(reply.body, decoder, answer))
 
     async def _pieces(
-        self, body: AsyncIterator[bytes], decoder: Decoder | None, answer: "KeysInAnswer | None"
+        self, body: AsyncIterator[bytes], decoder: Decoder | None, answer: "KeysInAnswer"
     ) -> AsyncGenerator[bytes]:
         try:
             async for raw in body:
-                for number, piece in enumerate((raw,) if decoder is None else decoder.feed(raw)):
-                    if number:  # a few bytes may decompress to many: let other tasks run
+                for piece in (raw,) if decoder is None else decoder.feed(raw):
+                    for part in answer.steps(piece):
+                        if part:
+                            yield part
+                        await asyncio.sleep(0)  # a few bytes may be slow to search: let other tasks run
+                    if not piece:
                         await asyncio.sleep(0)
-                    answer = self._run.answer() if answer is None else answer
-                    if shown := piece if answer is None else answer.feed(piece):
-                        yield shown
             if decoder is not None:
                 decoder.finish()
         except (BodyTooLarge, Corrupt):
             raise Unconnected("the answer is compressed, and cannot be looked into for keys") from None
-        if answer is not None and (last := answer.finish()):
+        if last := answer.finish():
             yield last
 
     @contextmanager

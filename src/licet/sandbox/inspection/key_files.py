@@ -7,14 +7,15 @@ in it.
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from urllib.parse import unquote, urlsplit
 
 from licet.sandbox.inspection.key_shapes import CannotPlace
+from licet.sandbox.limits import DEEPEST_KEY_FILE
 
 _SECTION = re.compile(r"\[([^\]]+)\]")
-_SETTING = re.compile(r"(?:export\s+)?([^=#;\s][^=]*?)\s*=\s*(.*)")
+_EXPORT = re.compile(r"export\s+(?=[^\s#;])")
 _NETRC_TOKEN = re.compile(r'"((?:[^"\\]++|\\.)*+)"|(\S+)')
 _NETRC_PARTS = {"login": "login", "user": "login", "password": "password", "account": "account"}
 
@@ -91,9 +92,21 @@ def _yaml(text: str) -> object:
     # Every scalar is text: a key of digits is no number.
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
+        _check_depth(yaml.parse(text, Loader=loader))
         return yaml.load(text, Loader=loader)  # noqa: S506 - the base loader makes no objects
     except yaml.YAMLError:
         raise _Unparsable from None
+
+
+def _check_depth(events: Iterable[object]) -> None:
+    """Raise `_Unparsable` for what is nested so deeply that the parser would call itself until the process ends."""
+    from yaml import CollectionEndEvent, CollectionStartEvent
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > DEEPEST_KEY_FILE:
+            raise _Unparsable
 
 
 def _settings(text: str) -> Fields:
@@ -102,11 +115,14 @@ def _settings(text: str) -> Fields:
     for line in map(str.strip, text.splitlines()):
         if header := _SECTION.fullmatch(line):
             section = header[1].strip()
-        elif setting := _SETTING.fullmatch(line):
-            value = _unquoted(setting[2])
-            yield setting[1], value
+            continue
+        stated, equals, value = line.partition("=")
+        name = _EXPORT.sub("", stated.rstrip(), count=1) if stated.startswith("export") else stated.rstrip()
+        if equals and name and name[0] not in "#;":
+            value = _unquoted(value.lstrip())
+            yield name, value
             if section:
-                yield f"{section}.{setting[1]}", value
+                yield f"{section}.{name}", value
 
 
 def _unquoted(value: str) -> str:

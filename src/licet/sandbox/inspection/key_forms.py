@@ -9,8 +9,13 @@ other (base64 of JSON escapes), base64 in lines, compressed text, other characte
 import base64
 import re
 from collections.abc import Callable, Iterable, Iterator
+from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
+
+from licet.sandbox.inspection.held_back import Shapes
+from licet.sandbox.inspection.key_shapes import shape_of
+from licet.sandbox.limits import FEWEST_SEARCHED, SEARCHED_AT_ONCE
 
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _TO_STANDARD, _TO_URL = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"-_")
@@ -18,8 +23,6 @@ _SIX = {sign: bits for bits, sign in enumerate(_STANDARD)}
 
 LONGEST_ESCAPE = 6  # bytes; `\u0041`
 _UNIT = re.compile(rb'%([0-9A-Fa-f]{2})|\\u00([0-7][0-9A-Fa-f])|\\([/"])|([^%\\])', re.DOTALL)
-_UNFINISHED = rb"(?:%[0-9A-Fa-f]?|\\(?:u(?:00?[0-7]?)?)?)\Z"
-_CUT = re.compile(_UNFINISHED)
 _STRIDE = 1024  # bytes; those behind an escape in which the next ones are not looked for
 _HEAD = 24  # characters; those of a form that a pattern searches for
 
@@ -110,13 +113,12 @@ def _edge(old: int, new: int, own: int) -> Edge | None:
 class _Searched:
     """A form with what finds it: a literal for text without escapes, and patterns for text with them."""
 
-    __slots__ = ("_head", "_start", "anchor", "form", "key", "offset")
+    __slots__ = ("_head", "anchor", "form", "key", "offset")
 
     def __init__(self, key: int, form: Form) -> None:
         self.key, self.form = key, form
         self.anchor, self.offset = _anchor(form)
         self._head: re.Pattern[bytes] | None = None
-        self._start: re.Pattern[bytes] | None = None
 
     @property
     def head(self) -> re.Pattern[bytes]:
@@ -125,17 +127,6 @@ class _Searched:
             units = [_unit(self.form.may_be(at)) for at in range(min(self.form.size, _HEAD))]
             self._head = re.compile(_first_unit(self.form.may_be(0)) + b"".join(units[1:]))
         return self._head
-
-    @property
-    def start(self) -> re.Pattern[bytes]:
-        """The first three characters, or fewer that end the text."""
-        if self._start is None:
-            first, second, third = (_unit(self.form.may_be(at)) for at in range(3))
-            cut = rb"(?:\Z|%b)" % _UNFINISHED
-            self._start = re.compile(
-                b"%b(?:%b(?:%b|%b)|%b)|%b" % (first, second, third, cut, cut, _UNFINISHED), re.DOTALL
-            )
-        return self._start
 
 
 def _anchor(form: Form) -> tuple[bytes, int]:
@@ -184,15 +175,23 @@ class Match(Struct, frozen=True):
     end: int
     units: tuple[tuple[int, int], ...] = ()  # start and end of each character; empty: one byte each
 
-    def old(self, text: bytes | bytearray) -> bytes:
+    def old(self, text: bytes) -> bytes:
         """Its characters, without escapes."""
         if not self.units:
-            return bytes(text[self.start : self.end])
-        return bytes(_decoded(bytes(text[start:end])) for start, end in self.units)
+            return text[self.start : self.end]
+        return bytes(_decoded(text[start:end]) for start, end in self.units)
+
+    def _now(self, text: bytes, out: bytearray) -> bytes:
+        """Its characters in a copy; the old one of an escape that another match begins inside, and was written over."""
+        if not self.units:
+            return bytes(out[self.start : self.end])
+        return bytes(
+            _decoded(bytes((out if _UNIT.fullmatch(out, start, end) else text)[start:end])) for start, end in self.units
+        )
 
     def write(self, text: bytes, out: bytearray) -> None:
         """Write the new value over the occurrence, in a copy that others may have been written to."""
-        new = self.form.written(self.old(text), self.old(out)) if self.form.is_base64 else self.form.new
+        new = self.form.written(self.old(text), self._now(text, out)) if self.form.is_base64 else self.form.new
         if not self.units:
             out[self.start : self.end] = new
             return
@@ -213,10 +212,15 @@ def _decoded(unit: bytes) -> int:
 class KeySearch:
     """Finds keys in texts. The keys are numbered as they were given: each with what is written in its place."""
 
-    __slots__ = ("_alphabet", "_escapes", "_forms", "_reach", "_slashes")
+    __slots__ = ("_alphabet", "_escapes", "_forms", "_reach", "_slashes", "shapes", "step")
 
     def __init__(self, keys: Iterable[tuple[bytes, bytes]]) -> None:
-        self._forms = [_Searched(number, form) for number, pair in enumerate(keys) for form in forms_of(*pair)]
+        pairs = tuple(keys)
+        self._forms = [_Searched(number, form) for number, pair in enumerate(pairs) for form in forms_of(*pair)]
+        #: How many bytes are searched before other tasks should run.
+        self.step = max(SEARCHED_AT_ONCE // max(len(pairs), 1), FEWEST_SEARCHED)
+        #: What may begin a key.
+        self.shapes = Shapes(shape_of(old.decode()) for old, _ in pairs)
         signs = bytes({sign for one in self._forms for sign in one.form.core} | {*_STANDARD, *b"-_"})
         # What no key has in it ends every match: most texts end in such a character.
         self._alphabet = signs + b"%\\"
@@ -233,6 +237,11 @@ class KeySearch:
     def has(self, text: bytes) -> bool:
         """Whether a key occurs."""
         return bool(self.found(text))
+
+    def has_in_any_case(self, text: bytes) -> bool:
+        """Whether a key occurs, also where capitals were not kept: in a name of a header."""
+        small = unquote_to_bytes(text).lower()
+        return any(one.form.core.lower() in small for one in self._forms)
 
     def found(self, text: bytes) -> list[Match]:
         """Every occurrence, by where it ends; they may overlap."""
@@ -275,31 +284,13 @@ class KeySearch:
         if b"%" not in given and b"\\" not in given:
             return None
         units = _units(text, at, one.form)
-        if units is None or len(units) < size:
+        if units is None:
             return None
         return Match(one.key, one.form, at, units[-1][1], tuple(units))
 
-    def open_from(self, text: bytes) -> int:
-        """Where the first key may begin that goes on behind the end of a text; the end if there is none."""
-        size = len(text)
-        low = max(size - self._reach, 0)
-        low += len(text[low:].rstrip(self._alphabet))
-        if low == size:
-            return size
-        first = size
-        for one in self._forms:
-            start = max(low, size - LONGEST_ESCAPE * one.form.size)
-            while (begun := one.start.search(text, start, size)) is not None and begun.start() < first:
-                start = begun.start()
-                if _goes_on(text, start, one.form):
-                    first = start
-                    break
-                start += 1
-        return first
-
 
 def _units(text: bytes, at: int, form: Form) -> list[tuple[int, int]] | None:
-    """Where the characters of a form are, beginning at a place; fewer if the text ends, None if others are there."""
+    """Where the characters of a form are, beginning at a place; None if others are there, or fewer."""
     units: list[tuple[int, int]] = []
     known = bytearray()
     size, step = form.size, _HEAD
@@ -314,35 +305,15 @@ def _units(text: bytes, at: int, form: Form) -> list[tuple[int, int]] | None:
             if not form.begins(bytes(known)):
                 return None
             step *= 2
-    if len(units) < size and not (form.begins(bytes(known)) and _may_be_cut(text[at:], form.may_be(len(units)))):
-        return None
-    return units
-
-
-def _may_be_cut(rest: bytes, signs: bytes) -> bool:
-    """Whether the rest of a text is the beginning of an escape of one of these characters, or nothing."""
-    if not rest:
-        return True
-    if not _CUT.match(rest):
-        return False
-    small = rest.lower()
-    spelled = [form % sign for sign in signs for form in (b"%%%02x", b"\\u%04x")]
-    spelled += [b"\\" + bytes((sign,)) for sign in signs if sign in b'/"']
-    # `\U` is no escape, though `%4A` and `%4a` are the same.
-    return (not rest.startswith(b"\\U")) and any(form.startswith(small) for form in spelled)
-
-
-def _goes_on(text: bytes, at: int, form: Form) -> bool:
-    """Whether a text ends in the middle of a form that begins at a place."""
-    given = text[at:]
-    if b"%" not in given and b"\\" not in given:
-        return len(given) < form.size and form.begins(given)
-    units = _units(text, at, form)
-    return units is not None and len(units) < form.size
+    return units if len(units) == size else None
 
 
 class KeyStream:
-    """A text in pieces, with the new values where keys were. Bytes that may begin a key are held back meanwhile."""
+    """A text in pieces, with the new values where keys were. Bytes that may begin a key are held back meanwhile.
+
+    Which ones these are follows from the shape of the keys alone, which their stand-ins have too: who sees what is held
+    back learns nothing about a key.
+    """
 
     __slots__ = ("_on_match", "_out", "_search", "_text")
 
@@ -370,9 +341,14 @@ class KeyStream:
             for match in matches:
                 match.write(text, changed)
             out = bytes(changed)
-        begun = self._search.open_from(text)
+        begun = self._search.shapes.open_from(text)
         self._text, self._out = text[begun:], out[begun:]
         return out[:begun] if self._text else out
+
+    def steps(self, piece: bytes) -> Iterator[bytes]:
+        """As `feed`, in steps between which other tasks can run, also where text is made to be slow to search."""
+        for start in range(0, len(piece), self._search.step):
+            yield self.feed(piece[start : start + self._search.step])
 
     def finish(self) -> bytes:
         """Return the rest: no key goes on behind the end."""

@@ -92,6 +92,8 @@ def new_stand_in(secret: str, others: Collection[str]) -> str:
     while True:
         made = _random(secret)
         apart = not any(other in made or made in other for other in (secret, *others))
+        # A stream holds back what has the shape of a key: the stand-in tells that shape, and nothing else may.
+        apart = apart and shape_of(made) == shape_of(secret)
         if apart and not any(made.find(made[at : at + UNREPEATED], at + 1) > 0 for at in range(3)):
             return made
 
@@ -103,6 +105,13 @@ def _random(secret: str) -> str:
     if _CHECKED.fullmatch(secret) and secret.endswith(_checksum(secret)):
         made = made[:-_CHECKSUM] + _checksum(made)
     return made
+
+
+def shape_of(key: str) -> tuple[str, ...]:
+    """What each character of a key can be, as far as its stand-in tells: they have the same shape."""
+    kept = _kept(key)
+    classes = _classes(key[kept:])
+    return (*key[:kept], *(classes.get(sign, sign) for sign in key[kept:]))
 
 
 def _kept(secret: str) -> int:

@@ -7,7 +7,7 @@ host is an attempt to send the key away.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -161,19 +161,21 @@ class StandIns:
         places: CapabilitySet = self._places[entry.name]
         return is_inspected(places, host, port)
 
-    def answer(self) -> "KeysInAnswer | None":
-        """What takes the keys out of an answer; None while none was placed in this run.
+    def answer(self, *, always: bool = False) -> "KeysInAnswer | None":
+        """What takes the keys out of an answer; None while none was placed in this run, unless `always`.
 
-        It looks for all keys of the run: a host may show what another request brought there.
+        It looks for all keys of the run: a host may show what another request brought there. `always` is for a host
+        that is listed for a key: it may have it from another run.
         """
-        return KeysInAnswer(self._real) if self.placed else None
+        return KeysInAnswer(self._real) if self._keys and (always or self.placed) else None
 
 
 class KeysOfRequest:
     """One request on its way: places keys, and looks for stand-ins everywhere else.
 
     Call `target`, `headers`, and then `whole_body`, if `wants_body` is not 0, or `feed` and `finish`. Each of them
-    raises `KeySentAway`; from `headers` on, also `CannotCheck`.
+    raises `KeySentAway`; from `headers` on, also `CannotCheck`. A body is made to be slow to search by who wants that:
+    `whole_body` and `feed` give parts, of which some are empty, and between them other tasks can run.
     """
 
     __slots__ = (
@@ -295,36 +297,41 @@ class KeysOfRequest:
         names = {field for entries in self._listed.values() for entry in entries for field in entry.body}
         return {name: self._swap(partial(_names_field, name)) for name in names}
 
-    def whole_body(self, body: bytes, content_type: str) -> bytes:
-        """A whole body with the keys in its fields. Its length may be another one."""
+    def whole_body(self, body: bytes, content_type: str) -> Generator[bytes, None, None]:
+        """A whole body with the keys in its fields, in parts. Its length may be another one."""
         if not self._search or self._packed or not (fields := self._fields()):
-            return self.feed(body) + self.finish()
-        placed = in_body(body, content_type, fields)
+            yield from self.feed(body)
+            yield self.finish()
+            return
+        placed = yield from in_body(body, content_type, fields)
+        for _ in KeyStream(self._search, partial(self._see, "body")).steps(placed.rest):
+            yield b""
         self._note(placed, lambda entry: bool(entry.body))
-        for match in self._search.found(placed.rest):
-            self._see("body", match)
-        return placed.value
+        yield placed.value
 
-    def feed(self, piece: bytes) -> bytes:
-        """Check the next piece of a body, and return what can be sent of it."""
+    def feed(self, piece: bytes) -> Generator[bytes, None, None]:
+        """Check the next piece of a body, and give what can be sent of it, in parts."""
         if not self._search:
-            return piece
+            yield piece
+            return
         if self._decoder is not None:
-            self._check_packed(self._decoder, piece)
-        return self._stream.feed(piece)
+            yield from self._check_packed(self._decoder, piece)
+        yield from self._stream.steps(piece)
 
     def finish(self) -> bytes:
         """The rest of a body."""
         return self._stream.finish()
 
-    def _check_packed(self, decoder: Decoder, piece: bytes) -> None:
+    def _check_packed(self, decoder: Decoder, piece: bytes) -> Generator[bytes, None, None]:
         self._raw += len(piece)
         try:
             for part in decoder.feed(piece):
                 self._unpacked += len(part)
                 if self._unpacked > UNPACKED_FREELY + MOST_UNPACKED_TIMES * self._raw:
                     raise CannotCheck(f"the body unpacks to more than {MOST_UNPACKED_TIMES} times its length")
-                self._inside.feed(part)
+                yield b""
+                for _ in self._inside.steps(part):
+                    yield b""
         except BodyTooLarge:
             raise CannotCheck(f"the body unpacks to more than {LARGEST_UNPACKED_BODY} bytes") from None
         except Corrupt:
@@ -362,8 +369,13 @@ class KeysInAnswer:
     def __repr__(self) -> str:
         return "KeysInAnswer"
 
+    def name(self, name: str) -> str:
+        """The name of a header; empty for one that has to go, because it has a key whose capitals were not kept."""
+        shown = self.text(name)
+        return "" if self._search.has_in_any_case(_bytes(shown)) else shown
+
     def text(self, value: str) -> str:
-        """A status line, or the name or value of a header."""
+        """A status line, or the value of a header."""
         raw = _bytes(value)
         if not self._search.has(raw):
             return value
@@ -372,6 +384,10 @@ class KeysInAnswer:
     def feed(self, piece: bytes) -> bytes:
         """Take the next piece of the body, and return what can be passed on."""
         return self._stream.feed(piece)
+
+    def steps(self, piece: bytes) -> Iterator[bytes]:
+        """As `feed`, in parts, between which other tasks can run."""
+        return self._stream.steps(piece)
 
     def finish(self) -> bytes:
         """The rest of the body."""

@@ -1,0 +1,140 @@
+"""Which bytes at the end of a piece of text may begin a key, so that they wait for the next piece?
+
+A program sees what waits. If that followed from the key itself, a program could send guesses to itself and learn from
+each whether it is right. So it follows from the shape of a key alone, which its stand-in shows to every program.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+_STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
+_ANY = frozenset(range(256))
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+_LONGEST_ESCAPE = 6  # bytes; `\u0041`
+_GROUP = 3  # bytes; those of four characters of base64
+
+Signs = frozenset[int]
+
+
+class Shapes:
+    """What every spelling of some keys may have at each of its places, and what of a text fits there.
+
+    The places of all spellings are numbered through, and a set of them is a number with one bit for each.
+    """
+
+    __slots__ = ("_at", "_begins", "_last", "_reach")
+
+    def __init__(self, shapes: Iterable[Sequence[str]]) -> None:
+        places: list[Signs] = []
+        longest = 0
+        starts: list[int] = []
+        lasts: list[int] = []
+        for shape in shapes:
+            signs = [frozenset(one.encode()) for one in shape]
+            for spelled, first_may_differ in ((signs, False), *(_in_base64(signs, by) for by in range(_GROUP))):
+                # A first character of base64 whose bits of the key stay as they are is no part of its spelling.
+                starts += [len(places), len(places) + 1] if first_may_differ else [len(places)]
+                places += spelled
+                lasts.append(len(places) - 1)
+                longest = max(longest, len(spelled))
+        self._begins, self._last = _bits(starts, len(places)), _bits(lasts, len(places))
+        by_signs: dict[Signs, list[int]] = {}
+        for place, one in enumerate(places):
+            by_signs.setdefault(one, []).append(place)
+        #: The places at which each character may be.
+        self._at = [0] * 256
+        for one, those in by_signs.items():
+            bits = _bits(those, len(places))
+            for sign in one:
+                self._at[sign] |= bits
+        self._reach = _LONGEST_ESCAPE * longest
+
+    def __repr__(self) -> str:
+        return f"Shapes up to {self._reach} bytes"
+
+    def open_from(self, text: bytes) -> int:
+        """Where the first thing of the shape of a key begins that may go on behind the end; the end if none does."""
+        size = first = len(text)
+        inner = ~self._last
+        # Of the last bytes looked at, from the next one on: the places at which a text from there to the end fits.
+        fits = [-1] + [0] * (_LONGEST_ESCAPE - 1)
+        for at in range(size - 1, max(size - self._reach, 0) - 1, -1):
+            sign = text[at]
+            here = self._at[sign] & inner & fits[0] >> 1
+            if sign == 0x25 or sign == 0x5C:
+                here = self._escaped(text[at : at + _LONGEST_ESCAPE], fits)
+            if here & self._begins:
+                first = at
+            fits = [here, *fits[:-1]]
+            if not any(fits):
+                break
+        return first
+
+    def _escaped(self, rest: bytes, fits: list[int]) -> int:
+        """The places at which an escape fits, of which a text may have only the beginning."""
+        inner, here = ~self._last, 0
+        for length, value in _escapes(rest):
+            here |= self._at[value] & inner & fits[length - 1] >> 1
+        if len(rest) < _LONGEST_ESCAPE:
+            for value in _begun(rest):
+                here |= self._at[value]
+        return here
+
+
+def _bits(places: Iterable[int], size: int) -> int:
+    made = bytearray(size // 8 + 1)
+    for place in places:
+        made[place >> 3] |= 1 << (place & 7)
+    return int.from_bytes(made, "little")
+
+
+def _in_base64(signs: Sequence[Signs], before: int) -> tuple[list[Signs], bool]:
+    """What each character of base64 may be, in both alphabets, that has bits of a key behind some other bytes.
+
+    Also whether the first one is shared with those bytes. One that is shared, and has the same bits for every key of
+    the shape, is left out.
+    """
+    octets = [_ANY] * before + [*signs] + [_ANY] * _GROUP
+    start, end = before * 8, (before + len(signs)) * 8
+    first, last = start // 6, -(-end // 6)
+    made = [_six(octets[at * 6 // 8], octets[at * 6 // 8 + 1], at * 6 % 8) for at in range(first, last)]
+    shares_first, shares_last = bool(start % 6), bool(end % 6)
+    if shares_last and len({sign & (1 << end % 6) - 1 for sign in signs[-1]}) == 1:
+        made.pop()
+    if shares_first and len({sign >> 8 - (6 - start % 6) for sign in signs[0]}) == 1:
+        made.pop(0)
+        shares_first = False
+    return made, shares_first
+
+
+@lru_cache(maxsize=4096)
+def _six(one: Signs, two: Signs, offset: int) -> Signs:
+    """The characters for six bits of two bytes."""
+    high = {one_byte << 8 & 0xFF00 for one_byte in one}
+    values = {(a | b) >> 10 - offset & 63 for a in high for b in ({0} if offset <= 2 else two)}
+    made = {_STANDARD[value] for value in values}
+    return frozenset(made | {sign for was, sign in zip(b"+/", b"-_", strict=True) if was in made})
+
+
+def _escapes(rest: bytes) -> Iterable[tuple[int, int]]:
+    """The length of the escape that a text begins with, and its character."""
+    if rest[:1] == b"%" and len(rest) >= 3 and _HEX.issuperset(rest[1:3]):
+        yield 3, int(rest[1:3], 16)
+    elif rest[:4] == b"\\u00" and len(rest) == _LONGEST_ESCAPE and _HEX.issuperset(rest[4:6]):
+        yield 6, int(rest[4:6], 16)
+    elif rest[:1] == b"\\" and rest[1:2] in (b"/", b'"'):
+        yield 2, rest[1]
+
+
+@lru_cache(maxsize=256)
+def _begun(rest: bytes) -> tuple[int, ...]:
+    """The characters whose escape a text may be the beginning of."""
+    if rest.startswith(b"\\U"):  # no escape, though `%4A` and `%4a` are the same
+        return ()
+    small = rest.lower()
+    found = [
+        sign
+        for sign in range(128)
+        if any(len(rest) < len(one) and one.startswith(small) for one in (b"%%%02x" % sign, b"\\u%04x" % sign))
+    ]
+    return (*found, *b'/"') if rest == b"\\" else tuple(found)
