@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _NOT_CODED = frozenset({"", "identity"})
 _DECODED = frozenset({"gzip", "x-gzip", "deflate"})
+_EXTENSIONS = "sec-websocket-extensions"
+# What lets a server answer so that a key cannot be found: compressed, or a part of it in each of several answers.
+_NOT_ASKED = frozenset({"accept-encoding", "range", "if-range", "request-range", "x-ms-range", _EXTENSIONS})
 
 
 class KeyChecks:
@@ -90,7 +93,7 @@ class RequestKeys:
         with self._refused():
             target, headers = self._keys.target(target), self._keys.headers(headers)
         if self._may_come_back or self._run.is_placed:  # so that what comes back can be read while it arrives
-            headers = tuple(pair for pair in headers if pair[0].lower() != "accept-encoding")
+            headers = tuple(pair for pair in headers if pair[0].lower() not in _NOT_ASKED)
             headers += (("Accept-Encoding", "identity"),)
         return target, headers
 
