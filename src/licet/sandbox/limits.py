@@ -82,6 +82,7 @@ LARGEST_KEYED_BODY = 1 << 20  # bytes; a body of a request in which a key is pla
 UNPACKED_FREELY = 1 << 20  # bytes; those that a compressed body may unpack to, however short it is
 MOST_UNPACKED_TIMES = 128  # times; its length, to which a longer compressed body may unpack
 LARGEST_UNPACKED_BODY = 1 << 30  # bytes; a compressed body of a request, unpacked
+HELD_BACK_SECONDS = 2.0  # seconds; bytes after an upgrade that may begin a key wait for those that follow
 MOST_LEFT = 16  # places; those in one request with a stand-in that went on as it was
 
 # Programs

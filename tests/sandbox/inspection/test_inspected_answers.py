@@ -47,3 +47,67 @@ def test_other_answers_still_come_in_parts() -> None:
         (answer,) = run.talks(run.says(server, ask("GET", "/", server, more)))
     assert answer.startswith(b"HTTP/1.1 206 ")
     assert answer.endswith(STAND_IN[:6])
+
+
+# Upgrades -------------------------------------------------------------------------------------------------------------
+
+UPGRADE = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\n"
+SWITCHED = b"HTTP/1.1 101 Ok\r\nUpgrade: websocket\r\nConnection: upgrade\r\n"
+
+
+async def sockets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Agrees to an upgrade, and says what it was asked, in two pieces."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.write(SWITCHED + b"\r\n")
+    await writer.drain()
+    begin, found, rest = head.partition(SECRET[:6])
+    writer.write(begin + found)
+    await writer.drain()
+    assert await reader.read(100) == b"more"
+    writer.write(rest)
+    await writer.drain()
+
+
+def upgraded(run: Run, server: Server, before: bytes) -> bytes:
+    def talk(made: socket.socket) -> bytes:
+        with run.tls(made, server) as secured:
+            secured.sendall(ask("GET", "/", server, UPGRADE + PLACED))
+            data = b""
+            while before not in data:
+                data += secured.recv(1000)
+            secured.sendall(b"more")
+            return data + all_of(secured)
+
+    (answer,) = run.talks(talk)
+    return bytes(answer)
+
+
+def test_a_key_does_not_come_back_after_an_upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("licet.sandbox.inspection.key_checks.HELD_BACK_SECONDS", 60)
+    with talking(sockets, names=(HOST,)) as server:
+        run = keyed(server, f"network:tcp:{HOST}:{server.port}")
+        answer = upgraded(run, server, b"ey: ")
+    assert SECRET not in answer
+    assert STAND_IN in answer
+    assert b"permessage-deflate" not in answer
+
+
+def test_both_sides_of_an_upgraded_connection_do_not_wait_for_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("licet.sandbox.inspection.key_checks.HELD_BACK_SECONDS", 0.01)
+    with talking(sockets, names=(HOST,)) as server:
+        run = keyed(server, f"network:tcp:{HOST}:{server.port}")
+        answer = upgraded(run, server, SECRET[:6])  # a server that is silent after it has sent no whole key
+    assert answer.split(b"\r\n\r\n", 1)[1].startswith(b"GET / ")
+
+
+def test_no_extension_is_agreed_to_that_hides_a_key() -> None:
+    async def compressing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(SWITCHED + b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+
+    with talking(compressing, names=(HOST,)) as server:
+        run = keyed(server, f"network:tcp:{HOST}:{server.port}")
+        (answer,) = run.talks(run.says(server, ask("GET", "/", server, UPGRADE + PLACED)))
+    assert answer.split()[1] == b"502"

@@ -9,7 +9,7 @@ such a place; an upgrade becomes one, and needs the rule for it.
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING
 
@@ -321,7 +321,8 @@ class _Connection:
         client = self._client
         if reply.upgraded is not None and sending.upgrade:
             first = await client.switch(self._clean(reply, sending).headers, sending.upgrade)
-            await relay(self._tls, first, reply.upgraded.read, reply.upgraded.write)
+            read, keys = reply.upgraded.read, sending.keys
+            await relay(self._tls, first, _all(read) if keys is None else keys.carried(read), reply.upgraded.write)
             return False
         reply = self._clean(reply, sending)
         try:
@@ -364,6 +365,11 @@ class _Passed(Struct):
     """What has been passed on of one answer."""
 
     size: int = 0
+
+
+async def _all(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
+    while data := await read():
+        yield data
 
 
 def _target(url: str) -> str:

@@ -5,7 +5,7 @@ the first use of a key is on disk before the key leaves.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from licet.guard.grant import Grant
 from licet.guard.handles.messages import BodyTooLarge, Corrupt, Decoder, Pairs
 from licet.guard.ports import Reply, Unconnected
 from licet.sandbox.inspection.stand_ins import CannotCheck, KeySentAway
-from licet.sandbox.limits import CHUNK, MOST_DECODED
+from licet.sandbox.limits import CHUNK, HELD_BACK_SECONDS, MOST_DECODED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,6 +143,8 @@ class RequestKeys:
         if answer is None and not self._may_come_back:
             return reply
         headers = reply.headers
+        if reply.status == 101 and any(name.lower() == _EXTENSIONS for name, _ in headers):  # nobody asked for one
+            raise Unconnected("the server agrees to an extension in which keys cannot be looked for")
         has_body = method != "HEAD" and reply.status not in (101, 204, 304)
         codings = [coding for name, value in headers if name.lower() == "content-encoding" for coding in _words(value)]
         decoder = _decoder(codings) if has_body and not _NOT_CODED.issuperset(codings) else None
@@ -170,6 +172,31 @@ class RequestKeys:
             raise Unconnected("the answer is compressed, and cannot be looked into for keys") from None
         if answer is not None and (last := answer.finish()):
             yield last
+
+    async def carried(self, read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
+        """What a server sends after an upgrade, without the keys of this run.
+
+        Such bytes have no end that is known, and both sides may wait for each other: what may begin a key is held back
+        until more follows, or until nothing does for a while.
+        """
+        answer: KeysInAnswer | None = None
+        reading = asyncio.ensure_future(read())
+        try:
+            while True:
+                if not (await asyncio.wait([reading], timeout=None if answer is None else HELD_BACK_SECONDS))[0]:
+                    rest, answer = b"" if answer is None else answer.finish(), None
+                elif data := reading.result():
+                    reading = asyncio.ensure_future(read())
+                    answer = self._run.answer() if answer is None else answer
+                    rest = data if answer is None else answer.feed(data)
+                else:
+                    break
+                if rest:
+                    yield rest
+            if answer is not None and (rest := answer.finish()):
+                yield rest
+        finally:
+            reading.cancel()
 
     @contextmanager
     def _refused(self) -> "Iterator[None]":
