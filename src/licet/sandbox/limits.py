@@ -69,6 +69,8 @@ MOST_UNHEARD = 1 << 20  # bytes; those of a refused request that are read, so th
 UNHEARD_SECONDS = 2.0  # seconds; the same
 MOST_DECODED = 1 << 30  # bytes; a compressed answer to a program whose keys may be in it
 MOST_DISTRUSTFUL = 1_000  # hosts; those of a call whose certificates programs did not accept, and that are named
+LARGEST_HELLO = 1 << 16  # bytes; the first message of TLS in a tunnel, which names its host
+MOST_FOUND = 10_000  # addresses; those of inspected hosts of a call, to which no tunnel leads by chance
 LAUNCHER_BACKLOG = 128  # connections; those of programs that wait to be accepted
 
 # Keys that programs never see

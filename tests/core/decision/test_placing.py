@@ -208,6 +208,16 @@ def test_real_values_beside_a_stand_in_are_warned_about() -> None:
     assert list(placing_problems(policy(), "/work", "/home/me")) == []
 
 
+@pytest.mark.parametrize(
+    ("rule", "is_warned"),
+    [("tcp:*:443", True), ("tcp:*", True), ("*:*", True), ("tcp:*:22", False), ("tcp:other.test:443", False)],
+)
+def test_tunnels_to_every_host_beside_inspect_are_warned_about(rule: str, is_warned: bool) -> None:
+    manifest = policy(grants=[f"network:{rule}"])
+    found = [one.found for one in placing_problems(manifest, "/work", "/home/me") if "beside" in one.found]
+    assert found == ([f"`network:{rule}` beside `inspect`"] if is_warned else [])
+
+
 def answer(manifest: Manifest, use: str, tool: str = COMMANDS) -> Decision:
     manifest = with_commands(manifest.expand("/work", "/home/me"))
     return foreseen(decide(Request(tool, (Use(use),)), manifest), manifest)

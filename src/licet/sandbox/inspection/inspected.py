@@ -29,8 +29,11 @@ from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, StreamingHttp, Unconnected, Unreached
 from licet.sandbox.inspection.kept_http import Http2Preface, KeptHttp, TlsConnection, WatchedReader, relay
 from licet.sandbox.inspection.key_checks import KeyChecks, RequestKeys
+from licet.sandbox.inspection.tunnels import Tunnels
 from licet.sandbox.limits import ADDRESS_SECONDS, ANSWER_SECONDS, BODY_COPIES, LARGEST_REQUEST_HEAD, MOST_DISTRUSTFUL
 from licet.sandbox.programs.http_connection import BadProxyRequest, ProxyRequest, status_of
+from licet.sandbox.programs.proxy import connection_use
+from licet.sandbox.streams import Readable
 
 if TYPE_CHECKING:
     from licet.sandbox.inspection.authority import Authority
@@ -58,18 +61,27 @@ class Inspected:
             KeyChecks(grant, inspecting.inspection, inspecting.keys) if inspecting.inspection.stand_ins else None
         )
         self._places, self._authority = inspecting.inspection.places, inspecting.authority
+        self.tunnels = Tunnels(grant, self._places)
         self._idle: dict[KeptHttp, None] = {}  # connections without a request, the longest first
         self._distrustful: set[Use] = set()
         self._tell = inspecting.tell
 
     def place(self, host: str, port: int) -> Use | None:
         """The place that a program wants to connect to, if connections there are looked into."""
-        bare = host.strip("[]")
         try:
-            use = Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
+            use = connection_use(host, port)
             return use if is_inspected(self._places, use.target, port) else None
         except InvalidUse:
             return None  # nothing connects there
+
+    def check_tunnel(self, host: str, port: int) -> None:
+        """Refuse a tunnel to the address of a place that is looked into, unless a rule names the address."""
+        with suppress(InvalidUse):  # nothing connects there
+            self.tunnels.check(connection_use(host, port))
+
+    def tunnel_reader(self, host: str, port: int, server: socket.socket, reader: asyncio.StreamReader) -> Readable:
+        """What a program sends in a tunnel, which breaks off if it asks for a place that is looked into."""
+        return self.tunnels.reader(connection_use(host, port), server.getpeername()[0], reader)
 
     def covers(self, use: Use) -> bool:
         """Whether connections to the place of a use are looked into."""
@@ -265,6 +277,7 @@ class _Connection:
         if until <= now:
             addresses = await checked_addresses(self._grant, self._run.http, use)
             self._found[use] = now + ADDRESS_SECONDS, addresses
+            self._run.tunnels.found(addresses)
         return addresses
 
     async def _exchange(self, sending: "_Sending", http: StreamingHttp, addresses: tuple[str, ...]) -> bool:

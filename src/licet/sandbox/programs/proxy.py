@@ -39,14 +39,19 @@ from licet.sandbox.limits import (
     REQUEST_SECONDS,
 )
 from licet.sandbox.programs.http_connection import BadProxyRequest, HttpConnection, ProxyRequest, status_of
-from licet.sandbox.streams import carry, close_when_sent
+from licet.sandbox.streams import Readable, carry, close_when_sent
+
+
+def connection_use(host: str, port: int) -> Use:
+    """The use of a connection; an address may be in brackets. Raises `InvalidUse`."""
+    bare = host.strip("[]")
+    return Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
 
 
 async def connect(grant: Grant, http: Http | None, host: str, port: int) -> socket.socket:
     """A non-blocking socket that is connected to a host which the call holds. Raises `Refused`."""
     try:
-        bare = host.strip("[]")
-        use = Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
+        use = connection_use(host, port)
     except InvalidUse as wrong:
         grant.invalid("HOST_NOT_ALLOWED", wrong)
     grant.check(use)
@@ -237,21 +242,29 @@ class Egress:
 
     async def _socks(self, host: str, port: int, client: HttpConnection) -> None:
         try:
-            server = await connect(self._grant, self._http, host, port)
+            server, reader = await self._tunnel(host, port, client)
         except Refused as refusal:
             await self._settle()
             client.writer.write(_socks_reply(_UNREACHABLE if status_of(refusal) == 502 else _NOT_ALLOWED))
             return
         client.writer.write(_socks_reply(_GRANTED))
-        await carry(client.reader, client.writer, server)
+        await carry(reader, client.writer, server)
 
     async def _connect(self, request: ProxyRequest, client: HttpConnection) -> None:
         host, _, port = request.target.rpartition(":")
         if not _PORT.fullmatch(port) or not 0 < int(port) < 1 << 16:
             self._grant.invalid("HOST_NOT_ALLOWED", InvalidUse(request.target, "a host and a port from 1 to 65535"))
-        server = await connect(self._grant, self._http, host, int(port))
+        server, reader = await self._tunnel(host, int(port), client)
         await client.accept_tunnel()
-        await carry(client.reader, client.writer, server)
+        await carry(reader, client.writer, server)
+
+    async def _tunnel(self, host: str, port: int, client: HttpConnection) -> tuple[socket.socket, Readable]:
+        """A connection to a host, and what the program sends there."""
+        if self._inspected is None:
+            return await connect(self._grant, self._http, host, port), client.reader
+        self._inspected.check_tunnel(host, port)
+        server = await connect(self._grant, self._http, host, port)
+        return server, self._inspected.tunnel_reader(host, port, server, client.reader)
 
     # Plain requests
 
