@@ -64,6 +64,7 @@ BODY_COPIES = 2  # copies; those of a body that are in memory while its buffer g
 CONNECTION_FILES = 2  # files; one connection: from the program, and to the server
 ANSWER_SECONDS = 600.0  # seconds; the next bytes of an inspected request, or of its answer: a model may think for long
 IDLE_SECONDS = 300.0  # seconds; until the next request on an inspected connection
+ENDED_SECONDS = 30.0  # seconds; the answer to a program that has ended its side: it may be gone, or read on
 ADDRESS_SECONDS = 60.0  # seconds; until a name is looked up again for an inspected connection
 MOST_UNHEARD = 1 << 20  # bytes; those of a refused request that are read, so that its program hears why
 UNHEARD_SECONDS = 2.0  # seconds; the same

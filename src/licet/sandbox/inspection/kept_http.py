@@ -60,8 +60,7 @@ class WatchedReader(asyncio.StreamReader):
 
     def _tell(self) -> None:
         if self.ended is not None:
-            tell, self.ended = self.ended, None
-            tell()
+            self.ended()
 
 
 class TlsConnection:

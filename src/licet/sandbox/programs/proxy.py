@@ -202,6 +202,8 @@ class Egress:
             elif wanted is not None:
                 await self._forward(wanted, client)
         except BadProxyRequest as wrong:
+            if self._inspected is not None:
+                await self._inspected.note_malformed(wrong)
             await client.refuse(wrong.status, str(wrong))
         except Refused as refusal:
             await self._settle()
@@ -317,15 +319,16 @@ class Egress:
             exchange = Exchange(
                 there.method, there.url, use.target, use.port or 0, address, headers, body, REQUEST_SECONDS
             )
-            started = False  # to pass on a response
+            started, is_sent, status, size = False, True, None, [0]  # `started`: to pass on a response
             try:
                 async with self._http.send(exchange) as received:
+                    status = received.status
                     reply = received if keys is None else keys.clean(received, there.method)
                     await _respond(client, reply)
                     started = True
-                    await self._pass_on(reply, client)
+                    await self._pass_on(reply, client, size)
             except Unreached as failed:
-                text = str(failed)
+                text, is_sent = str(failed), False
             except Unconnected as broken:
                 if started:
                     client.break_off()
@@ -333,13 +336,17 @@ class Egress:
                 self._grant.refuse("CONNECT_FAILED", str(broken), use)
             else:
                 return
+            finally:
+                if is_sent and self._inspected is not None:
+                    self._inspected.note(there, keys, status, size[0])
         self._grant.refuse("CONNECT_FAILED", text, use)
 
-    async def _pass_on(self, reply: Reply, client: HttpConnection) -> None:
+    async def _pass_on(self, reply: Reply, client: HttpConnection, size: list[int]) -> None:
         async for piece in reply.body:
             if self._grant.over:
                 client.break_off()
                 return
+            size[0] += len(piece)
             await client.send(piece)
         await client.end()
 
