@@ -27,8 +27,8 @@ async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 @pytest.mark.parametrize("form", ["inspected", "absolute", "plain"])
 def test_a_request_without_an_answer_is_in_the_receipt(form: str) -> None:
     with talking(silent, names=() if form == "plain" else (HOST,)) as server:
-        run = Run(held(f"network:*:{HOST}:{server.port}", effect="full"), "x.test" if form == "plain" else HOST)
-        run = Run(run.call, f"{HOST}:{server.port if form != 'plain' else 1}")
+        place = f"{HOST}:{1 if form == 'plain' else server.port}"
+        run = Run(held(f"network:*:{HOST}:{server.port}", effect="full"), place)
         scheme = "http" if form == "plain" else "https"
 
         def asks(made: socket.socket) -> bytes:
