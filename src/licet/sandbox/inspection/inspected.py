@@ -39,8 +39,7 @@ from licet.sandbox.limits import (
     LARGEST_REQUEST_HEAD,
     MOST_DISTRUSTFUL,
 )
-from licet.sandbox.programs.http_connection import BadProxyRequest, ProxyRequest, status_of
-from licet.sandbox.programs.proxy import connection_use
+from licet.sandbox.programs.http_connection import BadProxyRequest, ProxyRequest, connection_use, status_of
 from licet.sandbox.streams import Readable
 
 if TYPE_CHECKING:

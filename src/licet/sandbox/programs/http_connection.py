@@ -15,6 +15,7 @@ from http import HTTPStatus
 import h11
 from msgspec import Struct
 
+from licet.core.algebra.rules import Use
 from licet.errors import Refused
 from licet.guard.handles.messages import (
     HEADER_VALUE,
@@ -235,6 +236,12 @@ def response_head(status: int, headers: Iterable[tuple[str, str]], *, last: bool
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
     closing = [(b"Connection", b"close")] if last else []
     return h11.Response(status_code=status, headers=[*closing, *encoded], reason=_reason(status))
+
+
+def connection_use(host: str, port: int) -> Use:
+    """The use of a connection; an address may be in brackets. Raises `InvalidUse`."""
+    bare = host.strip("[]")
+    return Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
 
 
 def status_of(refused: Refused) -> int:

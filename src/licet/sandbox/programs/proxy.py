@@ -38,14 +38,14 @@ from licet.sandbox.limits import (
     MOST_REQUESTS,
     REQUEST_SECONDS,
 )
-from licet.sandbox.programs.http_connection import BadProxyRequest, HttpConnection, ProxyRequest, status_of
+from licet.sandbox.programs.http_connection import (
+    BadProxyRequest,
+    HttpConnection,
+    ProxyRequest,
+    connection_use,
+    status_of,
+)
 from licet.sandbox.streams import Readable, carry, close_when_sent
-
-
-def connection_use(host: str, port: int) -> Use:
-    """The use of a connection; an address may be in brackets. Raises `InvalidUse`."""
-    bare = host.strip("[]")
-    return Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
 
 
 async def connect(grant: Grant, http: Http | None, host: str, port: int) -> socket.socket:
