@@ -65,11 +65,14 @@ BODY_COPIES = 2  # copies; those of a body that are in memory while its buffer g
 CONNECTION_FILES = 2  # files; one connection: from the program, and to the server
 ANSWER_SECONDS = 600.0  # seconds; the next bytes of an inspected request, or of its answer: a model may think for long
 IDLE_SECONDS = 300.0  # seconds; until the next request on an inspected connection
+ENDED_SECONDS = 30.0  # seconds; the answer to a program that has ended its side: it may be gone, or read on
 ADDRESS_SECONDS = 60.0  # seconds; until a name is looked up again for an inspected connection
 MOST_UNHEARD = 1 << 20  # bytes; those of a refused request that are read, so that its program hears why
 UNHEARD_SECONDS = 2.0  # seconds; the same
 MOST_DECODED = 1 << 30  # bytes; a compressed answer to a program whose keys may be in it
 MOST_DISTRUSTFUL = 1_000  # hosts; those of a call whose certificates programs did not accept, and that are named
+LARGEST_HELLO = 1 << 16  # bytes; the first message of TLS in a tunnel, which names its host
+MOST_FOUND = 10_000  # addresses; those of inspected hosts of a call, to which no tunnel leads by chance
 LAUNCHER_BACKLOG = 128  # connections; those of programs that wait to be accepted
 
 # Keys that programs never see
@@ -86,6 +89,7 @@ MOST_UNPACKED_TIMES = 128  # times; its length, to which a longer compressed bod
 LARGEST_UNPACKED_BODY = 1 << 30  # bytes; a compressed body of a request, unpacked
 SEARCHED_AT_ONCE = 1 << 13  # bytes; those that are searched for one key before other tasks run
 FEWEST_SEARCHED = 1 << 9  # bytes; the same, for any number of keys
+HELD_BACK_SECONDS = 2.0  # seconds; bytes after an upgrade that may begin a key wait for those that follow
 MOST_LEFT = 16  # places; those in one request with a stand-in that went on as it was
 
 # Programs

@@ -480,7 +480,14 @@ class Sender(_Pipe):
 # Connections ----------------------------------------------------------------------------------------------------------
 
 
-async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, other: socket.socket) -> None:
+class Readable(Protocol):
+    """Bytes that come in over a connection."""
+
+    async def read(self, size: int, /) -> bytes:
+        """Some bytes, or none at the end. An `OSError` ends the connection."""
+
+
+async def carry(reader: Readable, writer: asyncio.StreamWriter, other: socket.socket) -> None:
     """Carry bytes between a connection and another one, both ways, until both sides have ended."""
     try:
         others_reader, others_writer = await asyncio.open_connection(sock=other)
@@ -498,7 +505,7 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, othe
         others_writer.transport.abort()
 
 
-async def _pump(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+async def _pump(source: Readable, sink: asyncio.StreamWriter) -> None:
     while data := await source.read(CHUNK):
         sink.write(data)
         await sink.drain()

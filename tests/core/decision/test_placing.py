@@ -232,6 +232,16 @@ def test_a_key_file_where_programs_may_write_is_warned_about(case: str) -> None:
         assert one.hint.startswith(f"move `{file}` to a directory outside of `fs_reach.write`")
 
 
+@pytest.mark.parametrize(
+    ("rule", "is_warned"),
+    [("tcp:*:443", True), ("tcp:*", True), ("*:*", True), ("tcp:*:22", False), ("tcp:other.test:443", False)],
+)
+def test_tunnels_to_every_host_beside_inspect_are_warned_about(rule: str, is_warned: bool) -> None:
+    manifest = policy(grants=[f"network:{rule}"])
+    found = [one.found for one in placing_problems(manifest, "/work", "/home/me") if "beside" in one.found]
+    assert found == ([f"`network:{rule}` beside `inspect`"] if is_warned else [])
+
+
 def answer(manifest: Manifest, use: str, tool: str = COMMANDS) -> Decision:
     manifest = with_commands(manifest.expand("/work", "/home/me"))
     return foreseen(decide(Request(tool, (Use(use),)), manifest), manifest)

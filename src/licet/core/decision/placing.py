@@ -7,7 +7,9 @@ bundles say.
 
 from collections.abc import Iterator
 
+from licet.core.algebra.domains import TCP
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
+from licet.core.algebra.scope import TOP
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground
@@ -82,9 +84,10 @@ def _place_of_inspect(use: Use, reach: Reach) -> Origin:
 
 
 def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Problem]:
-    """Warn about keys whose real value is in a variable, too, and about files that programs may not read, or move."""
+    """Warn about keys that are in a variable, too, files that programs may not read or may move, and wide tunnels."""
     written, manifest = manifest, manifest.expand(workdir, home)
     held, files = manifest.ceiling, {one.name: one.file for one in stated_inspection(written).stand_ins}
+    yield from _tunnel_problems(manifest)
     for entry in stated_inspection(manifest).stand_ins:
         place = manifest.places.get(f"stand_ins.{entry.name}", manifest.places.get("stand_ins", manifest.origin))
         if entry.secret and held.has(Use(f"env:read:{entry.name}")):
@@ -113,6 +116,18 @@ def _is_beside_writes(file: str, grant: CapabilitySet) -> bool:
         return grant.has(use_of_path("write", file.rpartition("/")[0] or "/"))
     except InvalidUse:  # `~` or `${workdir}` is not filled in yet
         return False
+
+
+def _tunnel_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Warn about a rule that opens tunnels to every host at the port of one that is looked into."""
+    places = places_of(stated_inspection(manifest).inspect)
+    ports = {None, *(rule.port for rule in places.allow)} if places else set()
+    for rule in manifest.ceiling.allow:
+        if rule.domain == "network" and rule.key == TOP and rule.atoms & TCP and rule.port in ports:
+            place = manifest.places.get("inspect", manifest.origin)
+            found, expected = f"`{rule}` beside `inspect`", "tunnels to hosts that are named"
+            hint = "a program may reach a host under `inspect` by another name or address: name the hosts of tunnels"
+            yield Problem(place, found, expected, hint, "warning")
 
 
 def handed_over(manifest: Manifest) -> Iterator[Problem]:

@@ -9,7 +9,7 @@ such a place; an upgrade becomes one, and needs the rule for it.
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING
 
@@ -29,8 +29,18 @@ from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, StreamingHttp, Unconnected, Unreached
 from licet.sandbox.inspection.kept_http import Http2Preface, KeptHttp, TlsConnection, WatchedReader, relay
 from licet.sandbox.inspection.key_checks import KeyChecks, RequestKeys
-from licet.sandbox.limits import ADDRESS_SECONDS, ANSWER_SECONDS, BODY_COPIES, LARGEST_REQUEST_HEAD, MOST_DISTRUSTFUL
-from licet.sandbox.programs.http_connection import BadProxyRequest, ProxyRequest, status_of
+from licet.sandbox.inspection.tunnels import Tunnels
+from licet.sandbox.limits import (
+    ADDRESS_SECONDS,
+    ANSWER_SECONDS,
+    BODY_COPIES,
+    CHUNK,
+    ENDED_SECONDS,
+    LARGEST_REQUEST_HEAD,
+    MOST_DISTRUSTFUL,
+)
+from licet.sandbox.programs.http_connection import BadProxyRequest, ProxyRequest, connection_use, status_of
+from licet.sandbox.streams import Readable
 
 if TYPE_CHECKING:
     from licet.sandbox.inspection.authority import Authority
@@ -58,18 +68,27 @@ class Inspected:
             KeyChecks(grant, inspecting.inspection, inspecting.keys) if inspecting.inspection.stand_ins else None
         )
         self._places, self._authority = inspecting.inspection.places, inspecting.authority
+        self.tunnels = Tunnels(grant, self._places)
         self._idle: dict[KeptHttp, None] = {}  # connections without a request, the longest first
         self._distrustful: set[Use] = set()
         self._tell = inspecting.tell
 
     def place(self, host: str, port: int) -> Use | None:
         """The place that a program wants to connect to, if connections there are looked into."""
-        bare = host.strip("[]")
         try:
-            use = Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
+            use = connection_use(host, port)
             return use if is_inspected(self._places, use.target, port) else None
         except InvalidUse:
             return None  # nothing connects there
+
+    def check_tunnel(self, host: str, port: int) -> None:
+        """Refuse a tunnel to the address of a place that is looked into, unless a rule names the address."""
+        with suppress(InvalidUse):  # nothing connects there
+            self.tunnels.check(connection_use(host, port))
+
+    def tunnel_reader(self, host: str, port: int, server: socket.socket, reader: asyncio.StreamReader) -> Readable:
+        """What a program sends in a tunnel, which breaks off if it asks for a place that is looked into."""
+        return self.tunnels.reader(connection_use(host, port), server.getpeername()[0], reader)
 
     def covers(self, use: Use) -> bool:
         """Whether connections to the place of a use are looked into."""
@@ -78,6 +97,13 @@ class Inspected:
     def keys_of_plain(self, use: Use) -> RequestKeys | None:
         """The keys of a request that a program sent to the proxy itself; None if the run has none."""
         return None if self.keys is None else self.keys.of_request(use, secure=False)
+
+    def note(self, there: Destination, keys: RequestKeys | None, status: int | None, size: int) -> None:
+        """Record a request that was sent on; without a status, no answer came."""
+        path = _target(there.url).partition("?")[0]
+        shown = path if keys is None else keys.shown(path)
+        answer = "no answer" if status is None else f"{status}, {size} bytes"
+        self.grant.note_about(RequestMade, about=str(there.use), rule=f"{there.method} {shown} → {answer}")
 
     async def opened(self, end: socket.socket) -> tuple[WatchedReader, asyncio.StreamWriter]:
         """An accepted connection, as streams that notice when the program ends it."""
@@ -106,6 +132,8 @@ class Inspected:
         except BadProxyRequest as wrong:
             if isinstance(wrong, Http2Preface):
                 await self._report(place, "it speaks HTTP/2 alone")
+            else:
+                await self.note_malformed(wrong, place)
             await client.refuse(wrong.status, str(wrong))
         except Exceeded as over:
             with suppress(Refused):
@@ -141,6 +169,13 @@ class Inspected:
         """End the connection that has been idle for longest, to make room; False if each of them is in use."""
         return any(client.give_up() for client in tuple(self._idle))
 
+    async def note_malformed(self, wrong: BadProxyRequest, place: Use | None = None) -> None:
+        """Record the refusal of what is no request, without what was in it; returns once that is on disk."""
+        with suppress(Refused):
+            self.grant.refuse("INPUT_INVALID", wrong.shown, place)
+        with suppress(Refused):  # that the ledger is full: the answer is a refusal already
+            await self.grant.settle()
+
     async def _report(self, place: Use, why: str) -> None:
         """Record, once for each place, that a program does not let its connection be looked into."""
         if place in self._distrustful or len(self._distrustful) >= MOST_DISTRUSTFUL:
@@ -159,6 +194,10 @@ class Inspected:
             await self.grant.settle()
 
 
+class _NotUpgraded(BadProxyRequest):
+    """An upgrade that no rule allows. It is recorded already, and the program hears of the rule."""
+
+
 class _Connection:
     """One connection of a program, and the request on it that is answered."""
 
@@ -173,6 +212,8 @@ class _Connection:
         try:
             return await self._forward(self._destination(request), request)
         except BadProxyRequest as wrong:
+            if not isinstance(wrong, _NotUpgraded):
+                await self._run.note_malformed(wrong, self._place)
             status, text = wrong.status, str(wrong)
         except Refused as refusal:
             status, text = status_of(refusal), str(refusal)
@@ -215,18 +256,19 @@ class _Connection:
         http = run.streaming
         if http is None:
             grant.refuse("BACKEND_MISSING", "the network of this run sends no bodies while they arrive", use)
-        whole = b"" if request.length == 0 else None
+        whole, begun = b"" if request.length == 0 else None, _Begun()
         with grant.meter.share() as share:
             if keys is not None and request.length != 0 and (most := keys.wants_body):
                 try:
-                    body = await self._whole(request, most, lambda size: share.take(BODY_COPIES * size))
+                    begun = await self._begun(request, most, lambda size: share.take(BODY_COPIES * size))
                 except Exceeded as over:
                     grant.exceeded(over, use)
-                whole = await keys.whole_body(body, next(iter(request.values("content-type")), ""))
+                if begun.rest is None:
+                    whole = await keys.whole_body(begun.body, next(iter(request.values("content-type")), ""))
             addresses = await self._addresses(use)
             if keys is not None:
                 await keys.note_placed()
-            sending = _Sending(there, f"{origin}{target}", headers, whole, upgrade, request, keys)
+            sending = _Sending(there, f"{origin}{target}", headers, whole, begun, upgrade, request, keys)
             try:
                 return await self._exchange(sending, http, addresses)
             finally:
@@ -244,19 +286,22 @@ class _Connection:
             text = f"an upgrade to {visible(protocol)} is a connection that nobody looks into: it needs `{self._place}`"
             fix = f"add `{self._place}` under `grants`, beside the rule for the GET"
             self._grant.limited("HOST_NOT_ALLOWED", text, self._place, fix)
-            raise BadProxyRequest(text, 403)
+            raise _NotUpgraded(text, 403)
         self._grant.check(self._place)
         return protocol
 
-    async def _whole(self, request: ProxyRequest, most: int, take: Callable[[int], None]) -> bytes:
-        """A complete body, because a field in it may hold a key."""
+    async def _begun(self, request: ProxyRequest, most: int, take: Callable[[int], None]) -> "_Begun":
+        """A body as a whole, because a field in it may hold a key; or if it is longer, its beginning and the rest."""
+        rest = self._client.body()
+        if (request.length or 0) > most:
+            return _Begun(b"", rest)
         body = bytearray()
-        async for piece in self._client.body():
-            if max(request.length or 0, len(body) + len(piece)) > most:
-                raise BadProxyRequest(f"a body in which a key may be placed has at most {most} bytes", 413)
+        async for piece in rest:
             take(len(piece))
             body += piece
-        return bytes(body)
+            if len(body) > most:
+                return _Begun(bytes(body), rest)
+        return _Begun(bytes(body))
 
     async def _addresses(self, use: Use) -> tuple[str, ...]:
         """The checked addresses of the host: a connection uses one answer of the resolver for a while."""
@@ -265,6 +310,7 @@ class _Connection:
         if until <= now:
             addresses = await checked_addresses(self._grant, self._run.http, use)
             self._found[use] = now + ADDRESS_SECONDS, addresses
+            self._run.tunnels.found(addresses)
         return addresses
 
     async def _exchange(self, sending: "_Sending", http: StreamingHttp, addresses: tuple[str, ...]) -> bool:
@@ -293,35 +339,39 @@ class _Connection:
             return http.upgrade(exchange, sending.upgrade)
         if sending.whole is not None:
             return http.send(exchange)
-        body: AsyncGenerator[bytes] = self._client.body()
+        body = self._client.body() if sending.begun.rest is None else _joined(sending.begun.body, sending.begun.rest)
         if sending.keys is not None:
             body = sending.keys.streamed(body)
         return http.send_streamed(exchange, body, sending.request.length)
 
     async def _answered(self, sending: "_Sending", opened: AbstractAsyncContextManager[Reply]) -> bool:
         """Send a request, and pass its answer on while the program waits for it."""
-        reader, reply, passed = self._tls.reader, None, _Passed()
+        reader, reply, passed, is_sent = self._tls.reader, None, _Passed(), True
         try:
             async with asyncio.timeout(None) as gone:
-                reader.ended = lambda: gone.reschedule(0)
+                reader.ended = lambda: None if gone.expired() else gone.reschedule(_until(reader))
                 try:
                     async with opened as reply:
                         return await self._pass_on(reply, sending, passed)
                 finally:
                     reader.ended = None
+        except Unreached:
+            is_sent = False
+            raise
         except TimeoutError:
             if not gone.expired():
                 raise
             raise ConnectionAbortedError from None  # by the program: nobody is there to be answered
         finally:
-            if reply is not None:
-                self._note(sending, reply.status, passed.size)
+            if is_sent:  # the server may have acted on it, whether it answered or not
+                self._run.note(sending.there, sending.keys, None if reply is None else reply.status, passed.size)
 
     async def _pass_on(self, reply: Reply, sending: "_Sending", passed: "_Passed") -> bool:
         client = self._client
         if reply.upgraded is not None and sending.upgrade:
             first = await client.switch(self._clean(reply, sending).headers, sending.upgrade)
-            await relay(self._tls, first, reply.upgraded.read, reply.upgraded.write)
+            read, keys = reply.upgraded.read, sending.keys
+            await relay(self._tls, first, _all(read) if keys is None else keys.carried(read), reply.upgraded.write)
             return False
         reply = self._clean(reply, sending)
         try:
@@ -339,13 +389,19 @@ class _Connection:
     def _clean(self, reply: Reply, sending: "_Sending") -> Reply:
         return reply if sending.keys is None else sending.keys.clean(reply, sending.there.method)
 
-    def _note(self, sending: "_Sending", status: int, size: int) -> None:
-        there = sending.there
-        path = _target(there.url).partition("?")[0]
-        shown = path if sending.keys is None else sending.keys.shown(path)
-        self._grant.note_about(
-            RequestMade, about=str(there.use), rule=f"{there.method} {shown} → {status}, {size} bytes"
-        )
+
+class _Begun(Struct, frozen=True):
+    """What has been read of a body, and what follows if that is not all."""
+
+    body: bytes = b""
+    rest: AsyncGenerator[bytes] | None = None
+
+
+async def _joined(begin: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    for start in range(0, len(begin), CHUNK):
+        yield begin[start : start + CHUNK]
+    async for piece in rest:
+        yield piece
 
 
 class _Sending(Struct, frozen=True):
@@ -355,6 +411,7 @@ class _Sending(Struct, frozen=True):
     url: str
     headers: Pairs
     whole: bytes | None  # the body, if it does not stream
+    begun: _Begun
     upgrade: str
     request: ProxyRequest
     keys: RequestKeys | None
@@ -364,6 +421,16 @@ class _Passed(Struct):
     """What has been passed on of one answer."""
 
     size: int = 0
+
+
+async def _all(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
+    while data := await read():
+        yield data
+
+
+def _until(reader: asyncio.StreamReader) -> float:
+    """Until when a program hears its answer that sends no more: it may have ended its own side alone."""
+    return asyncio.get_running_loop().time() + (0 if reader.exception() else ENDED_SECONDS)
 
 
 def _target(url: str) -> str:

@@ -7,7 +7,7 @@ request is not parsed before that one is answered, and bodies stream: nothing he
 import asyncio
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TypeVar
 
 import h11
@@ -60,8 +60,7 @@ class WatchedReader(asyncio.StreamReader):
 
     def _tell(self) -> None:
         if self.ended is not None:
-            tell, self.ended = self.ended, None
-            tell()
+            self.ended()
 
 
 class TlsConnection:
@@ -333,8 +332,8 @@ class KeptHttp:
         return data
 
 
-async def relay(program: TlsConnection, first: bytes, read: Callable[[], Awaitable[bytes]], write: "Write") -> None:
-    """Carry bytes between a program and a server, both ways, until one of them ends."""
+async def relay(program: TlsConnection, first: bytes, incoming: AsyncGenerator[bytes], write: "Write") -> None:
+    """Carry bytes between a program and a server, both ways, until one of them ends; `incoming` is what it sends."""
 
     async def outwards() -> None:
         await write(first)
@@ -342,8 +341,9 @@ async def relay(program: TlsConnection, first: bytes, read: Callable[[], Awaitab
             await write(data)
 
     async def inwards() -> None:
-        while data := await read():
-            await program.write(data)
+        async with aclosing(incoming):
+            async for data in incoming:
+                await program.write(data)
 
     both = [asyncio.ensure_future(outwards()), asyncio.ensure_future(inwards())]
     try:

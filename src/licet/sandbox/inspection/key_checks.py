@@ -5,7 +5,7 @@ the first use of a key is on disk before the key leaves.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from licet.guard.grant import Grant
 from licet.guard.handles.messages import BodyTooLarge, Corrupt, Decoder, Pairs
 from licet.guard.ports import Reply, Unconnected
 from licet.sandbox.inspection.stand_ins import CannotCheck, KeySentAway
-from licet.sandbox.limits import CHUNK, MOST_DECODED
+from licet.sandbox.limits import CHUNK, HELD_BACK_SECONDS, MOST_DECODED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _NOT_CODED = frozenset({"", "identity"})
 _DECODED = frozenset({"gzip", "x-gzip", "deflate"})
+_EXTENSIONS = "sec-websocket-extensions"
+# What lets a server answer so that a key cannot be found: compressed, or a part of it in each of several answers.
+_NOT_ASKED = frozenset({"accept-encoding", "range", "if-range", "request-range", "x-ms-range", _EXTENSIONS})
 
 
 class KeyChecks:
@@ -93,7 +96,7 @@ class RequestKeys:
         with self._refused():
             target, headers = self._keys.target(target), self._keys.headers(headers)
         if self._may_come_back or self._run.is_placed:  # so that what comes back can be read while it arrives
-            headers = tuple(pair for pair in headers if pair[0].lower() != "accept-encoding")
+            headers = tuple(pair for pair in headers if pair[0].lower() not in _NOT_ASKED)
             headers += (("Accept-Encoding", "identity"),)
         return target, headers
 
@@ -148,6 +151,8 @@ class RequestKeys:
         if answer is None:
             return reply
         headers = reply.headers
+        if reply.status == 101 and any(name.lower() == _EXTENSIONS for name, _ in headers):  # nobody asked for one
+            raise Unconnected("the server agrees to an extension in which keys cannot be looked for")
         has_body = method != "HEAD" and reply.status not in (101, 204, 304)
         codings = [coding for name, value in headers if name.lower() == "content-encoding" for coding in _words(value)]
         decoder = _decoder(codings) if has_body and not _NOT_CODED.issuperset(codings) else None
@@ -175,6 +180,35 @@ class RequestKeys:
             raise Unconnected("the answer is compressed, and cannot be looked into for keys") from None
         if last := answer.finish():
             yield last
+
+    async def carried(self, read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[bytes]:
+        """What a server sends after an upgrade, without the keys of this run.
+
+        Such bytes have no end that is known, and both sides may wait for each other: what may begin a key is held back
+        until more follows, or until nothing does for a while.
+        """
+        answer: KeysInAnswer | None = None
+        reading = asyncio.ensure_future(read())
+        try:
+            while True:
+                if not (await asyncio.wait([reading], timeout=None if answer is None else HELD_BACK_SECONDS))[0]:
+                    rest, answer = b"" if answer is None else answer.finish(), None
+                elif data := reading.result():
+                    reading = asyncio.ensure_future(read())
+                    answer = self._run.answer(always=self._may_come_back) if answer is None else answer
+                    for part in (data,) if answer is None else answer.steps(data):
+                        if part:
+                            yield part
+                        await asyncio.sleep(0)
+                    continue
+                else:
+                    break
+                if rest:
+                    yield rest
+            if answer is not None and (rest := answer.finish()):
+                yield rest
+        finally:
+            reading.cancel()
 
     @contextmanager
     def _refused(self) -> "Iterator[None]":

@@ -15,6 +15,7 @@ from http import HTTPStatus
 import h11
 from msgspec import Struct
 
+from licet.core.algebra.rules import Use
 from licet.errors import Refused
 from licet.guard.handles.messages import (
     HEADER_VALUE,
@@ -43,9 +44,9 @@ _RESET = struct.pack("ii", 1, 0)  # a `struct linger`: on, of no seconds
 class BadProxyRequest(Exception):
     """The bytes that a program sent are not a request that the proxy passes on."""
 
-    def __init__(self, text: str, status: int = 400) -> None:
+    def __init__(self, text: str, status: int = 400, *, shown: str = "") -> None:
         super().__init__(text)
-        self.status = status
+        self.status, self.shown = status, shown or text  # in a receipt: without what the program sent
 
 
 class ProxyRequest(Struct, frozen=True):
@@ -182,7 +183,8 @@ def next_event(http: h11.Connection) -> object:
     try:
         return http.next_event()
     except h11.RemoteProtocolError as wrong:
-        raise BadProxyRequest(f"the request is not valid HTTP/1.1: {wrong}") from None
+        text = "the request is not valid HTTP/1.1"
+        raise BadProxyRequest(f"{text}: {wrong}", shown=text) from None
 
 
 def head_too_long() -> BadProxyRequest:
@@ -214,7 +216,8 @@ def _check_request(request: ProxyRequest, raw: bytes) -> None:
     """
     for name, value in request.headers:
         if not HEADER_VALUE.fullmatch(value):
-            raise BadProxyRequest(f"the header {name} has a value that is not one line of visible ASCII")
+            text = "has a value that is not one line of visible ASCII"
+            raise BadProxyRequest(f"the header {name} {text}", shown=f"a header {text}")
         check_header_name(name)
     lines = [line.split(b":", 1) for line in raw[:-4].split(b"\r\n")[1:]]
     lengths = [value.strip(b" \t") for name, value in lines if name.lower() == b"content-length"]
@@ -233,6 +236,12 @@ def response_head(status: int, headers: Iterable[tuple[str, str]], *, last: bool
     encoded = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in kept]
     closing = [(b"Connection", b"close")] if last else []
     return h11.Response(status_code=status, headers=[*closing, *encoded], reason=_reason(status))
+
+
+def connection_use(host: str, port: int) -> Use:
+    """The use of a connection; an address may be in brackets. Raises `InvalidUse`."""
+    bare = host.strip("[]")
+    return Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
 
 
 def status_of(refused: Refused) -> int:

@@ -38,15 +38,20 @@ from licet.sandbox.limits import (
     MOST_REQUESTS,
     REQUEST_SECONDS,
 )
-from licet.sandbox.programs.http_connection import BadProxyRequest, HttpConnection, ProxyRequest, status_of
-from licet.sandbox.streams import carry, close_when_sent
+from licet.sandbox.programs.http_connection import (
+    BadProxyRequest,
+    HttpConnection,
+    ProxyRequest,
+    connection_use,
+    status_of,
+)
+from licet.sandbox.streams import Readable, carry, close_when_sent
 
 
 async def connect(grant: Grant, http: Http | None, host: str, port: int) -> socket.socket:
     """A non-blocking socket that is connected to a host which the call holds. Raises `Refused`."""
     try:
-        bare = host.strip("[]")
-        use = Use(f"network:tcp:{f'[{bare}]' if ':' in bare else host}:{port}")
+        use = connection_use(host, port)
     except InvalidUse as wrong:
         grant.invalid("HOST_NOT_ALLOWED", wrong)
     grant.check(use)
@@ -197,6 +202,8 @@ class Egress:
             elif wanted is not None:
                 await self._forward(wanted, client)
         except BadProxyRequest as wrong:
+            if self._inspected is not None:
+                await self._inspected.note_malformed(wrong)
             await client.refuse(wrong.status, str(wrong))
         except Refused as refusal:
             await self._settle()
@@ -237,21 +244,29 @@ class Egress:
 
     async def _socks(self, host: str, port: int, client: HttpConnection) -> None:
         try:
-            server = await connect(self._grant, self._http, host, port)
+            server, reader = await self._tunnel(host, port, client)
         except Refused as refusal:
             await self._settle()
             client.writer.write(_socks_reply(_UNREACHABLE if status_of(refusal) == 502 else _NOT_ALLOWED))
             return
         client.writer.write(_socks_reply(_GRANTED))
-        await carry(client.reader, client.writer, server)
+        await carry(reader, client.writer, server)
 
     async def _connect(self, request: ProxyRequest, client: HttpConnection) -> None:
         host, _, port = request.target.rpartition(":")
         if not _PORT.fullmatch(port) or not 0 < int(port) < 1 << 16:
             self._grant.invalid("HOST_NOT_ALLOWED", InvalidUse(request.target, "a host and a port from 1 to 65535"))
-        server = await connect(self._grant, self._http, host, int(port))
+        server, reader = await self._tunnel(host, int(port), client)
         await client.accept_tunnel()
-        await carry(client.reader, client.writer, server)
+        await carry(reader, client.writer, server)
+
+    async def _tunnel(self, host: str, port: int, client: HttpConnection) -> tuple[socket.socket, Readable]:
+        """A connection to a host, and what the program sends there."""
+        if self._inspected is None:
+            return await connect(self._grant, self._http, host, port), client.reader
+        self._inspected.check_tunnel(host, port)
+        server = await connect(self._grant, self._http, host, port)
+        return server, self._inspected.tunnel_reader(host, port, server, client.reader)
 
     # Plain requests
 
@@ -304,15 +319,16 @@ class Egress:
             exchange = Exchange(
                 there.method, there.url, use.target, use.port or 0, address, headers, body, REQUEST_SECONDS
             )
-            started = False  # to pass on a response
+            started, is_sent, status, size = False, True, None, [0]  # `started`: to pass on a response
             try:
                 async with self._http.send(exchange) as received:
+                    status = received.status
                     reply = received if keys is None else keys.clean(received, there.method)
                     await _respond(client, reply)
                     started = True
-                    await self._pass_on(reply, client)
+                    await self._pass_on(reply, client, size)
             except Unreached as failed:
-                text = str(failed)
+                text, is_sent = str(failed), False
             except Unconnected as broken:
                 if started:
                     client.break_off()
@@ -320,13 +336,17 @@ class Egress:
                 self._grant.refuse("CONNECT_FAILED", str(broken), use)
             else:
                 return
+            finally:
+                if is_sent and self._inspected is not None:
+                    self._inspected.note(there, keys, status, size[0])
         self._grant.refuse("CONNECT_FAILED", text, use)
 
-    async def _pass_on(self, reply: Reply, client: HttpConnection) -> None:
+    async def _pass_on(self, reply: Reply, client: HttpConnection, size: list[int]) -> None:
         async for piece in reply.body:
             if self._grant.over:
                 client.break_off()
                 return
+            size[0] += len(piece)
             await client.send(piece)
         await client.end()
 
