@@ -108,8 +108,6 @@ class Inspected:
     async def opened(self, end: socket.socket) -> tuple[WatchedReader, asyncio.StreamWriter]:
         """An accepted connection, as streams that notice when the program ends it."""
         loop = asyncio.get_running_loop()
-        if end.family != socket.AF_UNIX:  # or the end of each answer waits for an acknowledgement
-            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         reader = WatchedReader(limit=LARGEST_REQUEST_HEAD, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
         transport, _ = await loop.create_connection(lambda: protocol, sock=end)

@@ -177,6 +177,8 @@ class Egress:
             self._loop.add_reader(self._listener, self._accept)
 
     async def _serve(self, end: socket.socket) -> None:
+        if end.family != socket.AF_UNIX:  # or what is small waits for an acknowledgement
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         made = _opened(end) if self._inspected is None else self._inspected.opened(end)
         reader, writer = await made
         client = HttpConnection(reader, writer, self._grant.meter)
