@@ -5,7 +5,7 @@ import base64
 import gzip
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import quote, unquote
 
 import pytest
@@ -267,6 +267,7 @@ def test_no_step_searches_much(way: str, spell: Callable[[str], str], monkeypatc
     kind = {"json": JSON, "form": FORM}.get(way, "text/plain")
     request.headers((("Content-Type", kind), *((("Content-Encoding", "gzip"),) if way == "packed" else ())))
     monkeypatch.setattr(KeySearch, "found", counted)
+    steps: Iterator[object]
     if way == "packed":
         steps = iter(request.feed(gzip.compress(near)))
     elif way == "streamed":
