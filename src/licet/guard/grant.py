@@ -377,10 +377,15 @@ class Grant:
         self.note_about(kind, about, reason, rule)
         await self.settle()
 
-    def refuse_key(self, key: str, use: Use) -> NoReturn:
-        """Refuse a request with the stand-in of a key for another host: an attempt to send the key away."""
+    def refuse_key(self, key: str, use: Use, *, plain: bool = False) -> NoReturn:
+        """Refuse a request with the stand-in of a key for another host: an attempt to send the key away.
+
+        `plain`: it is for a host that may have the key, but without TLS.
+        """
         fix = f"if {use.target} may have the key, list it under `hosts` of its entry in `stand_ins`"
-        self.refuse("SECRET_NOT_DECLARED", f"tried to send the key {key} to {use.target}", use, fix)
+        fix = "a key is placed over TLS alone: ask by https" if plain else fix
+        how = " without TLS" if plain else ""
+        self.refuse("SECRET_NOT_DECLARED", f"tried to send the key {key} to {use.target}{how}", use, fix)
 
     def end(self) -> None:
         """Refuse every later use. The record can still be read."""

@@ -110,14 +110,13 @@ CHUNK = 1 << 16  # bytes; what is read at once from a stream: as much as a pipe 
 MOST_UNWRITTEN = 1 << 18  # bytes; what waits to be written to a stream before its writer waits
 
 # Trust inside HTTPS
-AUTHORITY_SECONDS = 30 * 86_400.0  # seconds; the certificate of the authority of a run
+AUTHORITY_SECONDS = 3_650 * 86_400.0  # seconds; the certificate of the authority of a run, which ends before
 LEAF_SECONDS = 86_400.0  # seconds; the certificate that a program meets for a host
 LEAF_RENEWAL_SECONDS = 43_200.0  # seconds; the same, until it is made anew
 CLOCK_SECONDS = 300.0  # seconds; before it is made, a certificate is valid already
 MOST_LEAVES = 256  # hosts; those whose certificates are kept: the one that was asked for least recently goes
 LARGEST_BUNDLE = 4 << 20  # bytes; one file of trusted certificates: those of systems have 200 to 500 KB
 MOST_TRUSTED_ENTRIES = 4096  # entries; a directory of trusted certificates
-LARGEST_KEY_FILE = 1 << 20  # bytes; a file that a program sees with a stand-in in it
 
 # Kernel rules
 MOST_GRANT_FILES = 100_000  # files; those of a grant that are searched for second names

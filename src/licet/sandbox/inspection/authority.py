@@ -73,7 +73,7 @@ class Authority:
             self._leaves.move_to_end(name)
             return known[1]
         context = self._context(name, now)
-        self._leaves[name] = now + timedelta(seconds=LEAF_RENEWAL_SECONDS), context
+        self._leaves[name] = min(self._ends, now + timedelta(seconds=LEAF_RENEWAL_SECONDS)), context
         self._leaves.move_to_end(name)
         if len(self._leaves) > MOST_LEAVES:
             self._leaves.popitem(last=False)

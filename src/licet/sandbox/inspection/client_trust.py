@@ -88,6 +88,7 @@ CLIENTS = (
     Client("PERL_LWP_SSL_CA_FILE", "LWP of Perl, which may have roots of its own"),
 )
 
+_HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]{1,3}")  # as OpenSSL looks certificates up in a directory
 _CERTIFICATE = re.compile(
     rb"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----[A-Za-z0-9+/=\s]*-----END (?:X509 |TRUSTED )?CERTIFICATE-----"
 )
@@ -157,11 +158,17 @@ def certificates_in(path: str) -> bytes:
 
 
 def _readable(path: str) -> bytes:
-    """The certificates of a bundle; none if it cannot be read: as without licet, its client then trusts none of it."""
+    """The certificates of a bundle or hashed directory; none if it cannot be read: its client trusted none of it."""
     try:
-        return certificates_in(path)
+        if not os.path.isdir(path):
+            return certificates_in(path)
+        names = [name for name in sorted(os.listdir(path)) if _HASHED.fullmatch(name)][:MOST_TRUSTED_ENTRIES]
+        found = dict.fromkeys(certificates_in(os.path.join(path, name)) for name in names)
     except OSError:
         return b""
+    if sum(map(len, found)) > LARGEST_BUNDLE:
+        raise ValueError(f"`{path}` has more than {LARGEST_BUNDLE} bytes of trusted certificates")
+    return b"".join(found)
 
 
 def _directories(names: Iterable[str]) -> Iterator[str]:

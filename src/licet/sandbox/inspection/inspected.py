@@ -70,7 +70,7 @@ class Inspected:
         self._places, self._authority = inspecting.inspection.places, inspecting.authority
         self.tunnels = Tunnels(grant, self._places)
         self._idle: dict[KeptHttp, None] = {}  # connections without a request, the longest first
-        self._distrustful: set[Use] = set()
+        self._distrustful: set[tuple[Use, str]] = set()
         self._tell = inspecting.tell
 
     def place(self, host: str, port: int) -> Use | None:
@@ -136,6 +136,8 @@ class Inspected:
         except Exceeded as over:
             with suppress(Refused):
                 self.grant.exceeded(over)
+            with suppress(Refused):  # that the ledger is full: the answer is a refusal already
+                await self.grant.settle()
             await client.refuse(431, str(over))
         except TimeoutError:
             await client.refuse(408, "the request takes too long to arrive")
@@ -151,7 +153,7 @@ class Inspected:
             raise
         except ConnectionError:
             request = None
-        if request is None and not tls.has_protocol:
+        if request is None and not tls.has_protocol and not client.waited_in_vain:
             await self._report(place, "it ended the connection, perhaps because it speaks HTTP/2 alone")
         while request is not None and await connection.answer(request):
             request = await self._next(client)
@@ -175,10 +177,10 @@ class Inspected:
             await self.grant.settle()
 
     async def _report(self, place: Use, why: str) -> None:
-        """Record, once for each place, that a program does not let its connection be looked into."""
-        if place in self._distrustful or len(self._distrustful) >= MOST_DISTRUSTFUL:
+        """Record, once for each place and reason, that a program does not let its connection be looked into."""
+        if (place, why) in self._distrustful or len(self._distrustful) >= MOST_DISTRUSTFUL:
             return
-        self._distrustful.add(place)
+        self._distrustful.add((place, why))
         if self._tell is not None:
             self._tell(place, why)
             return
@@ -202,7 +204,7 @@ class _Connection:
     def __init__(self, run: Inspected, place: Use, tls: TlsConnection, client: KeptHttp) -> None:
         self._run, self._place, self._tls, self._client = run, place, tls, client
         self._grant = run.grant
-        self._found: dict[Use, tuple[float, tuple[str, ...]]] = {}  # addresses, and until when they hold
+        self._found: tuple[float, tuple[str, ...]] = 0.0, ()  # until when addresses of the place hold, and which
 
     async def answer(self, request: ProxyRequest) -> bool:
         """Answer a request; returns whether another one may follow."""
@@ -304,10 +306,10 @@ class _Connection:
     async def _addresses(self, use: Use) -> tuple[str, ...]:
         """The checked addresses of the host: a connection uses one answer of the resolver for a while."""
         now = asyncio.get_running_loop().time()
-        until, addresses = self._found.get(use, (0.0, ()))
+        until, addresses = self._found
         if until <= now:
             addresses = await checked_addresses(self._grant, self._run.http, use)
-            self._found[use] = now + ADDRESS_SECONDS, addresses
+            self._found = now + ADDRESS_SECONDS, addresses
             self._run.tunnels.found(addresses)
         return addresses
 
@@ -322,7 +324,7 @@ class _Connection:
                 return await self._answered(sending, self._opened(sending, http, exchange))
             except Unreached as failed:
                 text = str(failed)
-                self._found.clear()  # the host may have moved
+                self._found = 0.0, ()  # the host may have moved
             except Unconnected as broken:
                 if self._client.started:
                     self._client.break_off()
@@ -348,6 +350,8 @@ class _Connection:
         try:
             async with asyncio.timeout(None) as gone:
                 reader.ended = lambda: None if gone.expired() else gone.reschedule(_until(reader))
+                if reader.at_eof() or reader.exception() is not None:  # while nobody was to be told
+                    reader.ended()
                 try:
                     async with opened as reply:
                         return await self._pass_on(reply, sending, passed)
@@ -367,7 +371,10 @@ class _Connection:
     async def _pass_on(self, reply: Reply, sending: "_Sending", passed: "_Passed") -> bool:
         client = self._client
         if reply.upgraded is not None and sending.upgrade:
-            first = await client.switch(self._clean(reply, sending).headers, sending.upgrade)
+            try:
+                first = await client.switch(self._clean(reply, sending).headers, sending.upgrade)
+            except h11.LocalProtocolError:
+                raise Unconnected("the answer is not valid HTTP/1.1") from None
             read, keys = reply.upgraded.read, sending.keys
             await relay(self._tls, first, _all(read) if keys is None else keys.carried(read), reply.upgraded.write)
             return False
@@ -453,4 +460,6 @@ def _why(wrong: OSError, tls: TlsConnection) -> str:
         return "it does not accept the certificate of this run"
     if reason in _NO_TLS:
         return "it speaks no TLS"
+    if not reason:
+        return "it ended the connection before TLS was agreed, by chance or because it accepts one certificate alone"
     return "it ended the handshake of TLS, perhaps because it accepts one certificate alone"

@@ -182,6 +182,7 @@ class KeptHttp:
         self._waiting: asyncio.Timeout | None = None
         self.started = False  # the answer to the request
         self.is_idle = True  # no request has begun since the last answer
+        self.waited_in_vain = False  # for a next request: this side ended the connection
 
     # The request
 
@@ -190,7 +191,7 @@ class KeptHttp:
 
         Raises `BadProxyRequest`, and `Exceeded` for too many headers.
         """
-        self.started, self.is_idle = False, True
+        self.started, self.is_idle, self._is_head = False, True, False
         try:
             async with asyncio.timeout(IDLE_SECONDS) as waiting:
                 self._waiting = waiting
@@ -199,6 +200,7 @@ class KeptHttp:
                         return None
                     self._unread += data
         except TimeoutError:
+            self.waited_in_vain = True
             return None
         finally:
             self._waiting = None
@@ -290,6 +292,7 @@ class KeptHttp:
         headers, body = refusal(text)
         if self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             self._http = h11.Connection(h11.SERVER)  # what was read is no request: any answer fits it
+            self._is_head = False
         await self.respond(status, headers, last=True)
         await self.send(body)
         await self.end()

@@ -81,8 +81,9 @@ class KeyChecks:
                     self._noted.add(name)
 
     def refuse(self, sent: KeySentAway, use: Use) -> None:
-        """Refuse a request with a stand-in for a host that the key is not for."""
-        self.grant.refuse_key(self._secrets.get(sent.name, sent.name), use)
+        """Refuse a request with a stand-in for a host that the key is not for, or without TLS."""
+        key, plain = self._secrets.get(sent.name, sent.name), str(use).startswith("network:http:")
+        self.grant.refuse_key(key, use, plain=plain and is_inspected(self._hosts, use.target, use.port or 0))
 
 
 class RequestKeys:

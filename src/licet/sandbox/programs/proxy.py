@@ -1,14 +1,10 @@
 """The proxy of one call: the only way from programs behind walls to the network. It serves HTTP, CONNECT and SOCKS5.
 
 A plain request is parsed, checked like a request of `ctx.fetch`, and sent again by the http port: the bytes of the
-program are never passed on. The content of a tunnel is not seen, so a tunnel needs `network:tcp:host:port`; if no rule
-speaks of requests to that place, it covers plain ones, too. Each connection carries one request, so that every request
-is checked. Names are resolved here, never behind the wall.
-
-Connections that carry anything: a tunnel of a program, or a socket of a tool.
-
-Such a connection needs `network:tcp:host:port`, whatever is sent over it. The name is resolved once, every address is
-checked, and the connection goes to one of them.
+program are never passed on. Such a connection carries one request, so that every request is checked. The content of a
+tunnel is not seen, so a tunnel needs `network:tcp:host:port`; if no rule speaks of requests to that place, it covers
+plain ones, too. A connection to a host under `inspect` is no tunnel: `inspection.inspected` serves it. Names are
+resolved here, never behind the wall: once for each connection, and every address is checked.
 """
 
 import asyncio
@@ -154,7 +150,7 @@ class Egress:
         crowded = len(self._open) >= MOST_CONNECTIONS
         if crowded and self._inspected is not None:
             crowded = not self._inspected.end_idle()
-        if crowded or self._requests > self._most_requests:
+        if crowded or (self._inspected is None and self._requests > self._most_requests):
             end.close()
             meter.give_files(CONNECTION_FILES)
             return
@@ -228,6 +224,10 @@ class Egress:
             place = inspected.place(*wanted) if isinstance(wanted, tuple) else None
         if place is None:
             self._requests += 1
+            if self._requests == self._most_requests + 1:
+                text = f"a program made more than {self._most_requests} connections that are not looked into"
+                self._grant.limited("CONNECT_FAILED", text, None, "further ones are closed without an answer")
+                await self._settle()
             return self._requests > self._most_requests
         if isinstance(wanted, tuple):
             client.writer.write(_socks_reply(_GRANTED))
@@ -268,7 +268,11 @@ class Egress:
             return await connect(self._grant, self._http, host, port), client.reader
         self._inspected.check_tunnel(host, port)
         server = await connect(self._grant, self._http, host, port)
-        return server, self._inspected.tunnel_reader(host, port, server, client.reader)
+        try:
+            return server, self._inspected.tunnel_reader(host, port, server, client.reader)
+        except BaseException:  # the connection may have broken already
+            server.close()
+            raise
 
     # Plain requests
 
