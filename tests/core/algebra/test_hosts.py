@@ -9,7 +9,7 @@ from hypothesis import example, given
 
 from core.strategies import host_names, odd_hosts, outcome
 from core.tables import grouped
-from licet.core.algebra.rules import Capability, InvalidUse, Use, destination_rule, use_of_url
+from licet.core.algebra.rules import Capability, InvalidUse, Use, destination, destination_rule, use_of_url
 from licet.core.algebra.scope import (
     LONGEST_HOST,
     Malformed,
@@ -334,6 +334,12 @@ def test_a_url_is_refused_as_a_destination(text: str, says: str) -> None:
     with pytest.raises(Malformed) as refusal:
         destination_rule(text)
     assert says in str(refusal.value)
+
+
+def test_a_checked_destination_cannot_become_another_one() -> None:
+    there = destination("GET", "https://api.example.com/v1")
+    with pytest.raises(AttributeError):
+        there.url = "https://evil.example/"  # type: ignore[misc]
 
 
 def test_no_wildcard_covers_an_address() -> None:

@@ -62,7 +62,18 @@ TRUSTED = tuple(
                 ".kiro",
                 ".qwen",
             ),
-            *(".goose", ".crush", ".amp", ".augment", ".junie", ".agents", "opencode.json", "opencode.jsonc"),
+            *(
+                ".goose",
+                ".crush",
+                ".amp",
+                ".augment",
+                ".junie",
+                ".agents",
+                "opencode.json",
+                "opencode.jsonc",
+                "tui.json",
+                "tui.jsonc",
+            ),
         ),
         "servers and commands that your editor starts": (".cursor",),
         _HOOKS_OF_AGENT: (".github/copilot", ".github/hooks"),
@@ -142,6 +153,8 @@ SWITCHES = (
     Switch("opencode", ".opencode", True),
     Switch("opencode", "opencode.json", False),
     Switch("opencode", "opencode.jsonc", False),
+    Switch("opencode", "tui.json", False),
+    Switch("opencode", "tui.jsonc", False),
     Switch("cursor", ".cursor", True),
 )
 # Below the home directory: what configures these agents, and what they run, closed as a whole.

@@ -217,6 +217,8 @@ DIALECT = Dialect(
         Place("./.opencode", "project", ("hooks", "settings", "servers", "plugins", "rules"), folder=True),
         Place("./opencode.json", "project", ("settings", "servers", "plugins", "rules")),
         Place("./opencode.jsonc", "project", ("settings", "servers", "plugins", "rules")),
+        Place("./tui.json", "project", ("plugins",)),
+        Place("./tui.jsonc", "project", ("plugins",)),
     ),
     read=read,
     printed=printed,

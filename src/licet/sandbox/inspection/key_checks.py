@@ -47,23 +47,18 @@ class KeyChecks:
 
     def of_request(self, use: Use, *, secure: bool) -> "RequestKeys":
         """The keys of one request; `secure` if it goes on over verified TLS."""
-        port = use.port or 0
-        # A host that may have a key may send it back, also if it got it from another run.
-        known = is_inspected(self._hosts, use.target, port)
-        return RequestKeys(self, self._keys.request(use.target, port, secure=secure), use, may_come_back=known)
+        return RequestKeys(self, self._keys.request(use.target, use.port or 0, secure=secure), use)
 
-    @property
-    def is_placed(self) -> bool:
-        """Whether any key has left in this run."""
-        return bool(self._keys.placed)
+    def answer(self) -> "KeysInAnswer | None":
+        """What takes the keys out of one answer; None if the run has none.
 
-    def answer(self, *, always: bool = False) -> "KeysInAnswer | None":
-        """What takes the keys out of one answer; None while there are none to be taken out, unless `always`."""
-        return self._keys.answer(always=always)
+        Of every answer: a host may show what another one got, from another run or later than this answer began.
+        """
+        return self._keys.answer(always=True)
 
     def shown(self, text: str) -> str:
         """A text about a request, for a receipt: without keys."""
-        answer = self._keys.answer(always=True)
+        answer = self.answer()
         return text if answer is None else answer.text(text)
 
     def capability(self, name: str) -> str:
@@ -89,17 +84,16 @@ class KeyChecks:
 class RequestKeys:
     """The keys of one request and its answer. Every method may raise `Refused`."""
 
-    def __init__(self, run: KeyChecks, keys: "KeysOfRequest", use: Use, *, may_come_back: bool) -> None:
-        self._run, self._keys, self._use, self._may_come_back = run, keys, use, may_come_back
+    def __init__(self, run: KeyChecks, keys: "KeysOfRequest", use: Use) -> None:
+        self._run, self._keys, self._use = run, keys, use
 
     def head(self, target: str, headers: Pairs) -> tuple[str, Pairs]:
         """The target and the headers as they are sent on."""
         with self._refused():
             target, headers = self._keys.target(target), self._keys.headers(headers)
-        if self._may_come_back or self._run.is_placed:  # so that what comes back can be read while it arrives
-            headers = tuple(pair for pair in headers if pair[0].lower() not in _NOT_ASKED)
-            headers += (("Accept-Encoding", "identity"),)
-        return target, headers
+        # So that what comes back can be read while it arrives.
+        headers = tuple(pair for pair in headers if pair[0].lower() not in _NOT_ASKED)
+        return target, (*headers, ("Accept-Encoding", "identity"))
 
     @property
     def wants_body(self) -> int:
@@ -148,7 +142,7 @@ class RequestKeys:
 
     def clean(self, reply: Reply, method: str) -> Reply:
         """An answer without the keys of this run. Raises `Unconnected` for one that cannot be looked into."""
-        answer = self._run.answer(always=self._may_come_back)
+        answer = self._run.answer()
         if answer is None:
             return reply
         headers = reply.headers
@@ -196,7 +190,7 @@ class RequestKeys:
                     rest, answer = b"" if answer is None else answer.finish(), None
                 elif data := reading.result():
                     reading = asyncio.ensure_future(read())
-                    answer = self._run.answer(always=self._may_come_back) if answer is None else answer
+                    answer = self._run.answer() if answer is None else answer
                     for part in (data,) if answer is None else answer.steps(data):
                         if part:
                             yield part

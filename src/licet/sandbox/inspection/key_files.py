@@ -178,7 +178,14 @@ def _git_credentials(text: str) -> Fields:
             yield f"{host}.username", unquote(url.username)
 
 
-_TREES: dict[str, Callable[[str], object]] = {"JSON": json.loads, "TOML": tomllib.loads, "YAML": _yaml}
+def _toml(text: str) -> object:
+    """A TOML file; `ValueError` for a key of many parts, which takes long to read."""
+    if any(line.partition("=")[0].count(".") > DEEPEST_KEY_FILE for line in text.splitlines()):
+        raise ValueError("a key has too many parts")
+    return tomllib.loads(text)
+
+
+_TREES: dict[str, Callable[[str], object]] = {"JSON": json.loads, "TOML": _toml, "YAML": _yaml}
 _LINES: dict[str, Callable[[str], Fields]] = {
     "npmrc": _settings,
     "ini": _settings,

@@ -162,6 +162,7 @@ class Egress:
         self._open.discard(ended)
         end.close()  # a task that was cancelled before it ran has not
         self._grant.meter.give_files(CONNECTION_FILES)
+        self._accept_again()  # there is room now
 
     def _pause(self) -> None:
         if self._listener is not None:
