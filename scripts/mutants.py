@@ -398,7 +398,8 @@ class Mutator(ast.NodeVisitor):
         if name in NAMES:
             end = self.span(function)[1]
             self.edit((end - len(name), end), NAMES[name])
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "re":
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        if name == "late_pattern" or (isinstance(owner, ast.Name) and owner.id == "re"):
             self.pattern(node.args[0])
             return
         self.generic_visit(node)
