@@ -113,10 +113,10 @@ def test_authorization_is_listed_for_a_key_without_a_scheme() -> None:
 def test_files_are_below_real_directories_once_these_are_known() -> None:
     files = ("~/.npmrc", "${workdir}/.netrc", "/etc/token")
     entries = tuple(StandIn(name=f"F{number}", file=file, field="f") for number, file in enumerate(files))
-    found = [entry.file for entry in expanded((*entries, StandIn(name="S", secret="k")), "/work", "/home/me")]
-    assert found == ["/home/me/.npmrc", "/work/.netrc", "/etc/token", ""]
+    found = [entry.file for entry in expanded((*entries, StandIn(name="S", secret="k")), "/desk", "/home/me")]
+    assert found == ["/home/me/.npmrc", "/desk/.netrc", "/etc/token", ""]
     with pytest.raises(Malformed, match="home"):
-        expanded(entries, "/work", "")
+        expanded(entries, "/desk", "")
 
 
 @pytest.mark.parametrize("text", ["*", "*:443", "*:8443"])
