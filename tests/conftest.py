@@ -43,6 +43,21 @@ def no_organisation(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere(monkeypatch)
 
 
+def _signals() -> dict[str, Any]:
+    """What this process does with signals: the processes that it starts inherit what it ignores and blocks."""
+    caught = {number.name: signal.getsignal(number) for number in signal.Signals}
+    return caught | {"blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ())}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Iterator[object]:
+    """A test leaves signals as they were, or those behind it hang."""
+    before = _signals()
+    result = yield
+    assert _signals() == before
+    return result
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than processors, since some tests wait."""

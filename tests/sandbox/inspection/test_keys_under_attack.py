@@ -4,7 +4,11 @@ Each attack works against a proxy that replaces the stand-in wherever it is, and
 """
 
 import asyncio
+import sys
+from collections import Counter
 from collections.abc import Callable
+from types import FrameType
+from typing import Any
 
 import pytest
 from msgspec import Struct
@@ -110,3 +114,50 @@ def test_an_echo_shows_no_key(attack: str) -> None:
     assert not run._real.has(clean)
     assert run._sent.has(clean)  # a program that looks for what it sent finds that
     assert len(clean) == len(b"".join(pieces))
+
+
+GUESSES: dict[str, Callable[[str], bytes]] = {
+    "plain": str.encode,
+    "base64": lambda guess: in_base64(guess).encode(),
+    "behind others in base64": lambda guess: in_base64(f"me:{guess}").encode(),
+    "percent": lambda guess: percent(guess).encode(),
+    "JSON": lambda guess: escaped(guess).encode(),
+    "one escape": lambda guess: percent(guess[0]).encode() + guess[1:].encode(),
+}
+
+
+def work(run: StandIns, text: bytes) -> Counter[str]:
+    """Which functions a search calls, and how often."""
+    seen: Counter[str] = Counter()
+
+    def count(frame: FrameType, event: str, given: Any) -> None:
+        seen[f"{event} {frame.f_code.co_qualname} {given.__qualname__ if event == 'c_call' else ''}"] += 1
+
+    answer = run.answer(always=True)
+    assert answer is not None
+    sys.setprofile(count)
+    try:
+        answer.feed(text)
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.parametrize("spelled", GUESSES)
+@pytest.mark.parametrize("right", [5, 8, 12, 16])
+def test_a_guess_that_begins_right_is_searched_in_the_same_steps(spelled: str, right: int) -> None:
+    """A program that measures how long its own texts are searched would learn the key letter by letter."""
+    run = run_of_a_program()
+    wrong = "ghp_" + KEY[4:][::-1]
+    guess, other = (GUESSES[spelled](text) + b" " for text in (KEY[:right] + wrong[right:], wrong))
+    for cut in range(3):
+        work(run, other[cut:])  # escapes that were met are remembered
+        assert work(run, guess[cut:] * 50) == work(run, other[cut:] * 50)
+
+
+def test_windows_are_too_long_to_guess() -> None:
+    run = run_of_a_program()
+    for search in (run._real, run._sent):
+        for windows in (*(one for _, one in search._windows), *search._small):
+            assert windows.width >= 64 / 6, windows
+            assert not any(window.startswith(b"ghp_") for window in windows._table)

@@ -7,13 +7,13 @@ each whether it is right. So it follows from the shape of a key alone, which its
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
+from licet.sandbox.inspection.key_windows import Signs
+
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _ANY = frozenset(range(256))
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _LONGEST_ESCAPE = 6  # bytes; `\u0041`
 _GROUP = 3  # bytes; those of four characters of base64
-
-Signs = frozenset[int]
 
 
 class Shapes:
@@ -94,17 +94,23 @@ def _in_base64(signs: Sequence[Signs], before: int) -> tuple[list[Signs], bool]:
     Also whether the first one is shared with those bytes. One that is shared, and has the same bits for every key of
     the shape, is left out.
     """
-    octets = [_ANY] * before + [*signs] + [_ANY] * _GROUP
+    made, shares_first, shares_last = signs_in_base64(signs, before)
     start, end = before * 8, (before + len(signs)) * 8
-    first, last = start // 6, -(-end // 6)
-    made = [_six(octets[at * 6 // 8], octets[at * 6 // 8 + 1], at * 6 % 8) for at in range(first, last)]
-    shares_first, shares_last = bool(start % 6), bool(end % 6)
     if shares_last and len({sign & (1 << end % 6) - 1 for sign in signs[-1]}) == 1:
         made.pop()
     if shares_first and len({sign >> 8 - (6 - start % 6) for sign in signs[0]}) == 1:
         made.pop(0)
         shares_first = False
     return made, shares_first
+
+
+def signs_in_base64(signs: Sequence[Signs], before: int) -> tuple[list[Signs], bool, bool]:
+    """What each character of base64 may be that has bits of a key; whether the first and the last have others."""
+    octets = [_ANY] * before + [*signs] + [_ANY] * _GROUP
+    start, end = before * 8, (before + len(signs)) * 8
+    places = range(start // 6, -(-end // 6))
+    made = [_six(octets[at * 6 // 8], octets[at * 6 // 8 + 1], at * 6 % 8) for at in places]
+    return made, bool(start % 6), bool(end % 6)
 
 
 @lru_cache(maxsize=4096)

@@ -13,8 +13,9 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
 
-from licet.sandbox.inspection.held_back import Shapes
+from licet.sandbox.inspection.held_back import Shapes, signs_in_base64
 from licet.sandbox.inspection.key_shapes import shape_of
+from licet.sandbox.inspection.key_windows import Searched, Signs, Windows, runs
 from licet.sandbox.limits import FEWEST_SEARCHED, SEARCHED_AT_ONCE
 
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -22,9 +23,10 @@ _TO_STANDARD, _TO_URL = bytes.maketrans(b"-_", b"+/"), bytes.maketrans(b"+/", b"
 _SIX = {sign: bits for bits, sign in enumerate(_STANDARD)}
 
 LONGEST_ESCAPE = 6  # bytes; `\u0041`
-_UNIT = re.compile(rb'%([0-9A-Fa-f]{2})|\\u00([0-7][0-9A-Fa-f])|\\([/"])|([^%\\])', re.DOTALL)
+_ESCAPE = re.compile(rb'(%[0-9A-Fa-f]{2}|\\u00[0-7][0-9A-Fa-f]|\\[/"])')
+_UNIT = re.compile(_ESCAPE.pattern + rb"|[^%\\]", re.DOTALL)
+_ONE = re.compile(_ESCAPE.pattern + rb"|.", re.DOTALL)
 _STRIDE = 1024  # bytes; those behind an escape in which the next ones are not looked for
-_HEAD = 24  # characters; those of a form that a pattern searches for
 
 Edge = dict[int, int]
 
@@ -39,6 +41,7 @@ class Form(Struct, frozen=True):
 
     core: bytes
     new: bytes
+    signs: tuple[Signs, ...]  # what each character of the core may be, by the shape of the key
     is_base64: bool = False
     first: Edge | None = None
     last: Edge | None = None
@@ -47,18 +50,14 @@ class Form(Struct, frozen=True):
         return f"Form of {self.size} characters"
 
     @property
+    def searched(self) -> Searched:
+        """What of it is searched for."""
+        return Searched(self.core, self.signs)
+
+    @property
     def size(self) -> int:
         """How many characters it has."""
         return len(self.core) + (self.first is not None) + (self.last is not None)
-
-    def may_be(self, at: int) -> bytes:
-        """The characters that it may have at a place."""
-        at -= self.first is not None
-        if at < 0 and self.first:
-            return _both(self.first)
-        if at == len(self.core) and self.last:
-            return _both(self.last)
-        return _both((self.core[at],)) if self.is_base64 else self.core[at : at + 1]
 
     def begins(self, text: bytes) -> bool:
         """Whether it may begin with these characters, of which there are not more than it has."""
@@ -84,22 +83,19 @@ class Form(Struct, frozen=True):
         return bytes(made).translate(_TO_URL) if b"-" in old or b"_" in old else bytes(made)
 
 
-def _both(standard: Iterable[int]) -> bytes:
-    """Characters of base64 in both alphabets."""
-    signs = bytes(standard)
-    return bytes(sorted({*signs, *signs.translate(_TO_URL)}))
-
-
 def forms_of(key: bytes, new: bytes) -> Iterator[Form]:
     """The spellings of a key, with the new value of the same length."""
-    yield Form(key, new)
+    signs = [frozenset(one.encode()) for one in shape_of(key.decode())]
+    yield Form(key, new, tuple(signs))
     for before in range(3):
         start, end = before * 8, (before + len(key)) * 8
         old_text, new_text = (base64.b64encode(b"\0" * before + value + b"\0\0\0") for value in (key, new))
         core = slice(-(-start // 6), end // 6)
         first = _edge(old_text[start // 6], new_text[start // 6], (1 << 6 - start % 6) - 1) if start % 6 else None
         last = _edge(old_text[end // 6], new_text[end // 6], 0b111111 ^ (1 << 6 - end % 6) - 1) if end % 6 else None
-        yield Form(old_text[core], new_text[core], True, first, last)
+        in_base64, shares_first, shares_last = signs_in_base64(signs, before)
+        whole = in_base64[shares_first : len(in_base64) - shares_last]
+        yield Form(old_text[core], new_text[core], tuple(whole), True, first, last)
 
 
 def _edge(old: int, new: int, own: int) -> Edge | None:
@@ -108,49 +104,6 @@ def _edge(old: int, new: int, own: int) -> Edge | None:
     if was == becomes:
         return None
     return {_STANDARD[rest | was]: _STANDARD[rest | becomes] for rest in range(64) if not rest & own}
-
-
-class _Searched:
-    """A form with what finds it: a literal for text without escapes, and patterns for text with them."""
-
-    __slots__ = ("_head", "anchor", "form", "key", "offset")
-
-    def __init__(self, key: int, form: Form) -> None:
-        self.key, self.form = key, form
-        self.anchor, self.offset = _anchor(form)
-        self._head: re.Pattern[bytes] | None = None
-
-    @property
-    def head(self) -> re.Pattern[bytes]:
-        """The first characters, in any escapes."""
-        if self._head is None:
-            units = [_unit(self.form.may_be(at)) for at in range(min(self.form.size, _HEAD))]
-            self._head = re.compile(_first_unit(self.form.may_be(0)) + b"".join(units[1:]))
-        return self._head
-
-
-def _anchor(form: Form) -> tuple[bytes, int]:
-    """A long part of a form that is the same in both alphabets, and its place."""
-    if not form.is_base64:
-        return form.core, 0
-    longest = max(re.finditer(rb"[A-Za-z0-9]+|\A", form.core), key=lambda found: len(found[0]))
-    return longest[0], longest.start() + (form.first is not None)
-
-
-def _unit(signs: bytes) -> bytes:
-    return rb"(?:[%b]|%%(?:%b)|\\u00(?:%b)|\\[%b])" % (_set(signs), *[_hex(signs)] * 2, _backslashed(signs))
-
-
-def _first_unit(signs: bytes) -> bytes:
-    """As `_unit`, and begins with a set, at which a pattern is searched fast."""
-    own = _set(signs)
-    return rb"[%b%%\\](?:(?<=[%b])|(?<=%%)(?:%b)|(?<=\\)(?:u00(?:%b)|[%b]))" % (
-        own, own, *[_hex(signs)] * 2, _backslashed(signs),
-    )  # fmt: skip
-
-
-def _set(signs: bytes) -> bytes:
-    return b"".join(rb"\x%02x" % sign for sign in signs)
 
 
 def _hex(signs: Iterable[int]) -> bytes:
@@ -209,24 +162,56 @@ def _decoded(unit: bytes) -> int:
     return int(unit[-2:], 16) if len(unit) > 2 else unit[-1]
 
 
+class _Signs(dict[bytes, bytes]):
+    """The character of each escape that was met."""
+
+    def __missing__(self, escape: bytes) -> bytes:
+        self[escape] = made = bytes((_decoded(escape),))
+        return made
+
+
+_SIGNS = _Signs()
+
+
 class KeySearch:
     """Finds keys in texts. The keys are numbered as they were given: each with what is written in its place."""
 
-    __slots__ = ("_alphabet", "_escapes", "_forms", "_reach", "_slashes", "shapes", "step")
+    __slots__ = (
+        "_alphabet",
+        "_escapes",
+        "_forms",
+        "_mask",
+        "_reach",
+        "_shortest",
+        "_small",
+        "_windows",
+        "shapes",
+        "step",
+    )
 
     def __init__(self, keys: Iterable[tuple[bytes, bytes]]) -> None:
         pairs = tuple(keys)
-        self._forms = [_Searched(number, form) for number, pair in enumerate(pairs) for form in forms_of(*pair)]
+        self._forms = [(number, form) for number, pair in enumerate(pairs) for form in forms_of(*pair)]
         #: How many bytes are searched before other tasks should run.
         self.step = max(SEARCHED_AT_ONCE // max(len(pairs), 1), FEWEST_SEARCHED)
         #: What may begin a key.
         self.shapes = Shapes(shape_of(old.decode()) for old, _ in pairs)
-        signs = bytes({sign for one in self._forms for sign in one.form.core} | {*_STANDARD, *b"-_"})
+        groups: dict[tuple[bool, int], list[int]] = {}
+        for at, (number, form) in enumerate(self._forms):
+            groups.setdefault((form.is_base64, len(pairs[number][0])), []).append(at)
+        # Who looks for what is behind an escape cannot tell the characters in the escape from those behind it.
+        self._windows = [
+            (is_base64, Windows(((at, self._forms[at][1].searched) for at in those), LONGEST_ESCAPE - 1))
+            for (is_base64, _), those in groups.items()
+        ]
+        self._small = [Windows([(at, form.searched.small())]) for at, (_, form) in enumerate(self._forms)]
+        self._mask = bytes(map(max, zip(*(windows.mask for _, windows in self._windows), strict=True)))
+        self._shortest = min((windows.width for _, windows in self._windows), default=1)
+        signs = bytes({sign for _, form in self._forms for sign in form.core} | {*_STANDARD, *b"-_"})
         # What no key has in it ends every match: most texts end in such a character.
         self._alphabet = signs + b"%\\"
-        self._escapes = re.compile(rb"%%(?:%b)" % _hex(signs))
-        self._slashes = re.compile(rb"\\(?:u00(?:%b)|[%b])" % (_hex(signs), _backslashed(signs)))
-        self._reach = LONGEST_ESCAPE * max((one.form.size for one in self._forms), default=0)
+        self._escapes = re.compile(rb"%%(?:%b)|\\(?:u00(?:%b)|[%b])" % (*[_hex(signs)] * 2, _backslashed(signs)))
+        self._reach = LONGEST_ESCAPE * max((form.size for _, form in self._forms), default=0)
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -241,71 +226,85 @@ class KeySearch:
     def has_in_any_case(self, text: bytes) -> bool:
         """Whether a key occurs, also where capitals were not kept: in a name of a header."""
         small = unquote_to_bytes(text).lower()
-        return any(one.form.core.lower() in small for one in self._forms)
+        return any(
+            small.startswith(self._forms[number][1].core.lower(), at)
+            for windows in self._small
+            for number, at in windows.places(small)
+            if at >= 0
+        )
 
     def found(self, text: bytes) -> list[Match]:
         """Every occurrence, by where it ends; they may overlap."""
-        places: dict[tuple[int, int], None] = {}
-        for number, one in enumerate(self._forms):
-            at = text.find(one.anchor)
-            while at >= 0:
-                if at >= one.offset:
-                    places[number, at - one.offset] = None
-                at = text.find(one.anchor, at + 1)
-        for low, high in self._escaped(text):
-            for number, one in enumerate(self._forms):
-                head = one.head.search(text, low, high)
-                while head is not None:
-                    places[number, head.start()] = None
-                    head = one.head.search(text, head.start() + 1, high)
+        if not self._forms:
+            return []
+        places = dict.fromkeys(place for place in self._places(text) if place[1] >= 0)
+        if b"%" in text or b"\\" in text:
+            for low, high in self._escaped(text):
+                places.update(dict.fromkeys(self._places_with_escapes(text, low, high)))
         matches = [match for number, at in places if (match := self._match(text, number, at)) is not None]
         return sorted(matches, key=lambda match: (match.end, -match.start))
 
+    def _places(self, text: bytes) -> Iterator[tuple[int, int]]:
+        """Which form may begin where in a text without escapes, also before it."""
+        for start, end in runs(text, self._mask, self._shortest):
+            part = text[start:end]
+            standard = part.translate(_TO_STANDARD)
+            for is_base64, windows in self._windows:
+                for number, at in windows.places(standard if is_base64 else part):
+                    yield number, start + at - (self._forms[number][1].first is not None)
+
     def _escaped(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """The parts of a text in which a key with escapes may begin: around escapes, up to what no key has in it."""
-        for mark, escapes in ((b"%", self._escapes), (b"\\", self._slashes)):
-            found = escapes.search(text) if mark in text else None
-            done = 0
-            while found is not None:
-                at = found.start()
-                before = text[max(at - self._reach, done) : at]
-                after = text[at : at + _STRIDE + LONGEST_ESCAPE * _HEAD]
-                high = at + len(after) - len(after.lstrip(self._alphabet))
-                yield at - len(before) + len(before.rstrip(self._alphabet)), high
-                done = min(at + _STRIDE, high)
-                found = escapes.search(text, done)
+        """The parts of a text that may have keys with escapes: around escapes, up to what no key has in it."""
+        stride = max(self._reach, _STRIDE)
+        found = self._escapes.search(text)
+        while found is not None:
+            at = found.start()
+            before = text[max(at - self._reach, 0) : at]
+            after = text[at : at + stride + self._reach]
+            high = at + len(after) - len(after.lstrip(self._alphabet))
+            yield at - len(before) + len(before.rstrip(self._alphabet)), high
+            found = self._escapes.search(text, min(at + stride, high))
+
+    def _places_with_escapes(self, text: bytes, low: int, high: int) -> Iterator[tuple[int, int]]:
+        """Which form may begin where in a part of a text."""
+        part = text[low:high]
+        units: list[tuple[int, int]] = []
+        split = _ESCAPE.split(part)
+        split[1::2] = map(_SIGNS.__getitem__, split[1::2])
+        for number, at in self._places(b"".join(split)):
+            units = units or [one.span() for one in _ONE.finditer(part)]
+            if at >= 0:
+                yield number, low + units[at][0]
+            # The last characters of an escape may be the first ones of a key.
+            for inside in range(1, LONGEST_ESCAPE):
+                unit = at + inside - 1
+                if 0 <= unit < len(units) and units[unit][1] - units[unit][0] > inside:
+                    yield number, low + units[unit][1] - inside
 
     def _match(self, text: bytes, number: int, at: int) -> Match | None:
-        one = self._forms[number]
-        size = one.form.size
-        given = text[at : at + size]
-        if len(given) == size and one.form.begins(given):
-            return Match(one.key, one.form, at, at + size)
+        key, form = self._forms[number]
+        given = text[at : at + form.size]
+        if len(given) == form.size and form.begins(given):
+            return Match(key, form, at, at + form.size)
         if b"%" not in given and b"\\" not in given:
             return None
-        units = _units(text, at, one.form)
+        units = _units(text, at, form)
         if units is None:
             return None
-        return Match(one.key, one.form, at, units[-1][1], tuple(units))
+        return Match(key, form, at, units[-1][1], tuple(units))
 
 
 def _units(text: bytes, at: int, form: Form) -> list[tuple[int, int]] | None:
     """Where the characters of a form are, beginning at a place; None if others are there, or fewer."""
     units: list[tuple[int, int]] = []
     known = bytearray()
-    size, step = form.size, _HEAD
-    while len(units) < size:
+    while len(units) < form.size:
         unit = _UNIT.match(text, at)
         if unit is None:
-            break
+            return None
         units.append((at, at := unit.end()))
-        digits = unit[1] or unit[2]
-        known.append(int(digits, 16) if digits else (unit[3] or unit[4])[0])
-        if len(units) == step or len(units) == size:
-            if not form.begins(bytes(known)):
-                return None
-            step *= 2
-    return units if len(units) == size else None
+        known.append(_decoded(unit[0]))
+    return units if form.begins(bytes(known)) else None
 
 
 class KeyStream:
