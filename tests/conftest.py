@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +50,7 @@ def _signals() -> dict[str, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Iterator[object]:
+def pytest_runtest_protocol() -> Generator[None, object, object]:
     """A test leaves signals as they were, or those behind it hang."""
     before = _signals()
     result = yield
