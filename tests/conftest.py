@@ -6,7 +6,7 @@ import shutil
 import signal
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,10 @@ settings.register_profile(
 )
 settings.load_profile("long" if LONG else "short")
 
-# A shell that starts this in the background lets its children ignore interrupts, and theirs too: some tests send them.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# A shell that starts this in the background lets its children ignore these, and theirs too: some tests send them.
+for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 # Processes that tests start read the organisation file of the machine, like any process: hide it from all of them.
@@ -41,21 +42,6 @@ hidden()
 def no_organisation(monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, a machine without an organisation file."""
     nowhere(monkeypatch)
-
-
-def _signals() -> dict[str, Any]:
-    """What this process does with signals: the processes that it starts inherit what it ignores and blocks."""
-    caught = {number.name: signal.getsignal(number) for number in signal.Signals}
-    return caught | {"blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ())}
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol() -> Generator[None, object, object]:
-    """A test leaves signals as they were, or those behind it hang."""
-    before = _signals()
-    result = yield
-    assert _signals() == before
-    return result
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +35,18 @@ def line(installed: Installation, text: str, names: str = "", **more: str) -> su
     )  # fmt: skip
 
 
-def begun(installed: Installation, text: str, **given: Any) -> subprocess.Popen[bytes]:
-    """A line that has printed its first line, which is its pid."""
-    return subprocess.Popen(
+@contextmanager
+def begun(installed: Installation, text: str, **given: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """The client of a line whose first line is its pid. A test that fails leaves none, also no stopped one."""
+    with subprocess.Popen(
         installed.words("line", "", f"echo $$; {text}"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, env=installed.environment(), cwd=installed.home, **given,
-    )  # fmt: skip
+    ) as client:  # fmt: skip
+        try:
+            yield client
+        except BaseException:
+            client.kill()
+            raise
 
 
 def first_number(client: subprocess.Popen[bytes]) -> int:
@@ -97,8 +103,9 @@ def feed(client: subprocess.Popen[bytes]) -> bool:
 
 
 def test_ctrl_z_stops_the_line_and_its_client_and_both_go_on(installed: Installation) -> None:
-    # A group of its own: the kernel stops no process of a group without a parent in the same session.
-    with begun(installed, "cat", process_group=0) as client:
+    # A group of its own: the kernel stops no process of a group without a parent in the same session. And no program: a
+    # shell whose child stops before it is one waits for it, and cannot be stopped meanwhile.
+    with begun(installed, "read x; echo $x", process_group=0) as client:
         process = first_number(client)
         client.send_signal(signal.SIGTSTP)
         assert os.WIFSTOPPED(os.waitpid(client.pid, os.WUNTRACED)[1])
@@ -152,12 +159,13 @@ def test_without_a_resident_a_line_runs_all_the_same(installed: Installation) ->
 
 
 def test_lines_side_by_side(installed: Installation) -> None:
-    clients = [begun(installed, "read x; exit $x") for _ in range(6)]
-    for client in clients:
-        first_number(client)
-    for number, client in reversed(list(enumerate(clients))):
-        client.communicate(f"{number}\n".encode(), PATIENCE)
-        assert client.returncode == number
+    with ExitStack() as opened:
+        clients = [opened.enter_context(begun(installed, "read x; exit $x")) for _ in range(6)]
+        for client in clients:
+            first_number(client)
+        for number, client in reversed(list(enumerate(clients))):
+            _, errors = client.communicate(f"{number}\n".encode(), PATIENCE)
+            assert (client.returncode, errors) == (number, b"")
 
 
 def test_the_resident_keeps_nothing_open_of_a_line_that_has_ended(installed: Installation) -> None:
