@@ -205,12 +205,16 @@ class KeySearch:
             for (is_base64, _), those in groups.items()
         ]
         self._small = [Windows([(at, form.searched.small())]) for at, (_, form) in enumerate(self._forms)]
-        self._mask = bytes(map(max, zip(*(windows.mask for _, windows in self._windows), strict=True)))
         self._shortest = min((windows.width for _, windows in self._windows), default=1)
         signs = bytes({sign for _, form in self._forms for sign in form.core} | {*_STANDARD, *b"-_"})
         # What no key has in it ends every match: most texts end in such a character.
         self._alphabet = signs + b"%\\"
-        self._escapes = re.compile(rb"%%(?:%b)|\\(?:u00(?:%b)|[%b])" % (*[_hex(signs)] * 2, _backslashed(signs)))
+        self._mask = bytes(sign in signs for sign in range(256))
+        # Two patterns, because each begins with a character that is searched for fast.
+        self._escapes = (
+            (b"%", re.compile(rb"%%(?:%b)" % _hex(signs))),
+            (b"\\", re.compile(rb"\\(?:u00(?:%b)|[%b])" % (_hex(signs), _backslashed(signs)))),
+        )
         self._reach = LONGEST_ESCAPE * max((form.size for _, form in self._forms), default=0)
 
     def __bool__(self) -> bool:
@@ -238,9 +242,8 @@ class KeySearch:
         if not self._forms:
             return []
         places = dict.fromkeys(place for place in self._places(text) if place[1] >= 0)
-        if b"%" in text or b"\\" in text:
-            for low, high in self._escaped(text):
-                places.update(dict.fromkeys(self._places_with_escapes(text, low, high)))
+        for low, high in self._escaped(text):
+            places.update(dict.fromkeys(self._places_with_escapes(text, low, high)))
         matches = [match for number, at in places if (match := self._match(text, number, at)) is not None]
         return sorted(matches, key=lambda match: (match.end, -match.start))
 
@@ -256,14 +259,15 @@ class KeySearch:
     def _escaped(self, text: bytes) -> Iterator[tuple[int, int]]:
         """The parts of a text that may have keys with escapes: around escapes, up to what no key has in it."""
         stride = max(self._reach, _STRIDE)
-        found = self._escapes.search(text)
-        while found is not None:
-            at = found.start()
-            before = text[max(at - self._reach, 0) : at]
-            after = text[at : at + stride + self._reach]
-            high = at + len(after) - len(after.lstrip(self._alphabet))
-            yield at - len(before) + len(before.rstrip(self._alphabet)), high
-            found = self._escapes.search(text, min(at + stride, high))
+        for mark, escapes in self._escapes:
+            found = escapes.search(text) if mark in text else None
+            while found is not None:
+                at = found.start()
+                before = text[max(at - self._reach, 0) : at]
+                after = text[at : at + stride + self._reach]
+                high = at + len(after) - len(after.lstrip(self._alphabet))
+                yield at - len(before) + len(before.rstrip(self._alphabet)), high
+                found = escapes.search(text, min(at + stride, high))
 
     def _places_with_escapes(self, text: bytes, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Which form may begin where in a part of a text."""

@@ -43,7 +43,7 @@ class _Part(NamedTuple):
 class Windows:
     """The windows of some texts, which are numbered. Every occurrence of a text contains one that is looked up."""
 
-    __slots__ = ("_step", "_table", "mask", "width")
+    __slots__ = ("_step", "_table", "width")
 
     def __init__(self, texts: Iterable[tuple[int, Searched]], skipped: int = 0) -> None:
         """Not with the first `skipped` characters of each text: who asks cannot tell these from others."""
@@ -53,23 +53,19 @@ class Windows:
         self.width = min(max(part.width for part in parts), length)
         self._step = length - self.width + 1
         self._table: dict[bytes, list[tuple[int, int]]] = {}
-        alphabet: set[int] = set()
         for (number, one), part in zip(those, parts, strict=True):
-            alphabet.update(*one.signs[part.first : part.first + length])
             for at in range(part.first, part.first + self._step):
                 self._table.setdefault(one.text[at : at + self.width], []).append((number, at))
-        #: 1 for each character that a text may have.
-        self.mask = bytes(sign in alphabet for sign in range(256))
 
     def __repr__(self) -> str:
         return f"Windows of {self.width} characters"
 
     def places(self, text: bytes) -> Iterator[tuple[int, int]]:
         """The number of a text, and where it may begin; that may be before the beginning."""
-        width, step, table = self.width, self._step, self._table
-        for begin, end in runs(text, self.mask, width):
-            for start in range(begin, end - width + 1, step):
-                for number, before in table.get(text[start : start + width], ()):
+        width, table = self.width, self._table
+        for start in range(0, len(text) - width + 1, self._step):
+            if (found := table.get(text[start : start + width])) is not None:
+                for number, before in found:
                     yield number, start - before
 
 
