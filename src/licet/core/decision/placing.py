@@ -126,7 +126,10 @@ def _tunnel_problems(manifest: Manifest) -> Iterator[Problem]:
         if rule.domain == "network" and rule.key == TOP and rule.atoms & TCP and rule.port in ports:
             place = manifest.places.get("inspect", manifest.origin)
             found, expected = f"`{rule}` beside `inspect`", "tunnels to hosts that are named"
-            hint = "a program may reach a host under `inspect` by another name or address: name the hosts of tunnels"
+            hint = (
+                "a program may reach a host under `inspect` by another name of it, and one that only a wildcard covers "
+                "by its address too: name the hosts of tunnels"
+            )
             yield Problem(place, found, expected, hint, "warning")
 
 

@@ -56,6 +56,14 @@ class Inspection(Struct, frozen=True):
         """The connections that are looked into."""
         return places_of(self.inspect)
 
+    @property
+    def named(self) -> tuple[Use, ...]:
+        """The connections that are looked into and named without a wildcard: by `inspect`, or as those of a key."""
+        stated = (*self.inspect, *(host for entry in self.stand_ins for host in entry.hosts))
+        rules = (Capability(f"network:tcp:{place_with_port(host)}") for host in dict.fromkeys(stated))
+        places = self.places
+        return tuple(use for rule in rules if "*" not in rule.scope and places.has(use := Use(str(rule))))
+
     def __bool__(self) -> bool:
         return bool(self.inspect or self.stand_ins)
 

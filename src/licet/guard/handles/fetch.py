@@ -37,19 +37,28 @@ from licet.guard.ports import LOOKED_UP_FOR, Exchange, Http, Reply, Unconnected,
 from licet.guard.redaction.redact import Redactor, in_turn
 
 
-async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
-    """Resolve the host of a use, and return the addresses to try; `Refused` if any address is not allowed."""
+async def addresses_of(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
+    """Resolve the host of a use: all addresses, whether they are allowed or not. Raises `Unresolved`."""
     before = LOOKED_UP_FOR.set(f"{grant.request.session}@{grant.reach.manifest.agent}")
     try:
         addresses = tuple(map(str, await http.resolve(use.target, use.port or 0)))
-    except Unresolved as unknown:
-        grant.refuse("RESOLVE_FAILED", str(unknown), use)
+    except Unresolved:
+        raise
     except Exception as error:
-        grant.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
+        raise Unresolved(f"the backend failed: {type(error).__name__}") from error
     finally:
         LOOKED_UP_FOR.reset(before)
     if not addresses:
-        grant.refuse("RESOLVE_FAILED", "the name has no address", use)
+        raise Unresolved("the name has no address")
+    return addresses
+
+
+async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
+    """Resolve the host of a use, and return the addresses to try; `Refused` if any address is not allowed."""
+    try:
+        addresses = await addresses_of(grant, http, use)
+    except Unresolved as unknown:
+        grant.refuse("RESOLVE_FAILED", str(unknown), use)
     grounds = address_grounds(use, addresses, grant.reach)
     if grounds:
         grant.deny(Deny(grant.request, grounds, use))

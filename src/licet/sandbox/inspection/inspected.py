@@ -68,7 +68,7 @@ class Inspected:
             KeyChecks(grant, inspecting.inspection, inspecting.keys) if inspecting.inspection.stand_ins else None
         )
         self._places, self._authority = inspecting.inspection.places, inspecting.authority
-        self.tunnels = Tunnels(grant, self._places)
+        self.tunnels = Tunnels(grant, http, inspecting.inspection)
         self._idle: dict[KeptHttp, None] = {}  # connections without a request, the longest first
         self._distrustful: set[tuple[Use, str]] = set()
         self._tell = inspecting.tell
@@ -81,10 +81,10 @@ class Inspected:
         except InvalidUse:
             return None  # nothing connects there
 
-    def check_tunnel(self, host: str, port: int) -> None:
+    async def check_tunnel(self, host: str, port: int) -> None:
         """Refuse a tunnel to the address of a place that is looked into, unless a rule names the address."""
         with suppress(InvalidUse):  # nothing connects there
-            self.tunnels.check(connection_use(host, port))
+            await self.tunnels.check(connection_use(host, port))
 
     def tunnel_reader(self, host: str, port: int, server: socket.socket, reader: asyncio.StreamReader) -> Readable:
         """What a program sends in a tunnel, which breaks off if it asks for a place that is looked into."""
@@ -310,7 +310,7 @@ class _Connection:
         if until <= now:
             addresses = await checked_addresses(self._grant, self._run.http, use)
             self._found = now + ADDRESS_SECONDS, addresses
-            self._run.tunnels.found(addresses)
+            self._run.tunnels.found(addresses, use.port or 0)
         return addresses
 
     async def _exchange(self, sending: "_Sending", http: StreamingHttp, addresses: tuple[str, ...]) -> bool:

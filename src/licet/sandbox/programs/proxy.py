@@ -267,7 +267,7 @@ class Egress:
         """A connection to a host, and what the program sends there."""
         if self._inspected is None:
             return await connect(self._grant, self._http, host, port), client.reader
-        self._inspected.check_tunnel(host, port)
+        await self._inspected.check_tunnel(host, port)
         server = await connect(self._grant, self._http, host, port)
         try:
             return server, self._inspected.tunnel_reader(host, port, server, client.reader)
