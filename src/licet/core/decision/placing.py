@@ -105,7 +105,7 @@ def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Pr
             )
             hint = (
                 f"move `{files[entry.name]}` to a directory outside of `fs_reach.write`, and name it there; until then "
-                "programs cannot move it or its directories, but another tool of yours might"
+                "nothing under this policy moves it or its directories, but another policy might let it be replaced"
             )
             yield Problem(place, found, expected, hint, "warning")
 

@@ -182,10 +182,12 @@ def _met(one: StandIn, two: StandIn) -> StandIn:
 
 def expanded(entries: Iterable[StandIn], workdir: str, home: str) -> tuple[StandIn, ...]:
     """Entries whose files begin with a real directory in place of `${workdir}` or `~`. `Malformed` without a home."""
-    return tuple(
-        replace(one, file=expand_rule(Capability(f"fs:read:{one.file}"), workdir, home).key) if one.file else one
-        for one in entries
-    )
+    return tuple(replace(one, file=expanded_file(one.file, workdir, home)) if one.file else one for one in entries)
+
+
+def expanded_file(path: str, workdir: str, home: str) -> str:
+    """A file with a key, with a real directory in place of `${workdir}` or `~`. Raises `Malformed` without a home."""
+    return expand_rule(Capability(f"fs:read:{path}"), workdir, home).key
 
 
 def uninspected(hosts: Iterable[str], inspect: Iterable[str]) -> tuple[str, ...]:
