@@ -88,7 +88,7 @@ async def read_keys(
             )
             check_key(secret)
         except CannotPlace as wrong:
-            raise CannotPlace(f"`{entry.name}` cannot have a stand-in: {wrong}") from None
+            raise CannotPlace(str(wrong), entry.name) from None
         entries_of.setdefault(secret, []).append(entry)
     keys: list[_Key] = []
     for secret, entries in entries_of.items():
@@ -101,9 +101,11 @@ def _content(entry: StandIn, read_file: Callable[[str], bytes]) -> bytes:
     try:
         content = read_file(entry.file)
     except OSError as wrong:
-        raise CannotPlace(f"`{entry.name}` cannot have a stand-in: {entry.file}: {wrong.strerror}") from None
+        raise CannotPlace(f"{entry.file}: {wrong.strerror}", entry.name) from None
+    except ValueError as wrong:
+        raise CannotPlace(str(wrong), entry.name) from None
     if len(content) > LARGEST_KEY_FILE:
-        raise CannotPlace(f"`{entry.name}` cannot have a stand-in: {entry.file} has more than {LARGEST_KEY_FILE} bytes")
+        raise CannotPlace(f"{entry.file} has more than {LARGEST_KEY_FILE} bytes", entry.name)
     return content
 
 
@@ -118,7 +120,7 @@ async def _copies(keys: Iterable[_Key], files: Mapping[str, bytes]) -> dict[str,
             if entry.file and await asyncio.to_thread(value_in, entry.file, copies[entry.file], entry.field) != (
                 key.stand_in
             ):
-                raise CannotPlace(f"`{entry.name}` cannot have a stand-in: {entry.file} has `{entry.field}` in escapes")
+                raise CannotPlace(f"{entry.file} has `{entry.field}` in escapes", entry.name)
     return copies
 
 

@@ -371,7 +371,7 @@ class _InspectedWalls(_CallWalls):
         """Make the authority, and read the keys and the files that they are in; see `TakesSecrets`."""
         from licet.sandbox.inspection.shown import begin
 
-        self._inspecting = await begin(self._inspection, value, self._grant.reach.manifest.ceiling)
+        self._inspecting = await begin(self._inspection, value, self._grant.reach)
 
     def _shown(self, command: Command, paths: KernelPaths) -> Shown:
         from licet.sandbox.inspection.shown import shown_to
