@@ -6,9 +6,9 @@ to one of these addresses: the name is not resolved again, because a second answ
 
 import asyncio
 import json as json_text
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 
@@ -65,6 +65,24 @@ async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ..
     return addresses[:MOST_ADDRESSES]
 
 
+_Sent = TypeVar("_Sent")
+
+
+async def at_first_address(
+    grant: Grant, use: Use, addresses: Iterable[str], send: Callable[[str], Awaitable[_Sent]]
+) -> _Sent:
+    """What `send` returns for the first address that can be connected to; `Refused` if none can, or if that breaks."""
+    text = "no connection"
+    for address in addresses:
+        try:
+            return await send(address)
+        except Unreached as failed:
+            text = str(failed)
+        except Unconnected as broken:
+            grant.refuse("CONNECT_FAILED", str(broken), use)
+    grant.refuse("CONNECT_FAILED", text, use)
+
+
 class FetchLimits(Struct, frozen=True):
     """The limits of one request. A caller may set `seconds`, and `body_bytes` up to `most_body_bytes`."""
 
@@ -90,23 +108,22 @@ async def first_reply(
     `seconds` is for each wait. The use in `there` decides which addresses are allowed; whether it is granted was
     checked before. The connection is released with `stack`.
     """
-    use, text = there.use, ""
-    for address in await checked_addresses(grant, http, use):
+    use = there.use
+
+    async def send(address: str) -> Reply:
         exchange = Exchange(
             there.method, there.url, use.target, use.port or 0, address, message.lines, message.body, seconds
         )
         try:
-            reply = await stack.enter_async_context(http.send(exchange))
-        except Unreached as failed:
-            text = str(failed)
-        except Unconnected as broken:
-            grant.refuse("CONNECT_FAILED", str(broken), use)
+            return await stack.enter_async_context(http.send(exchange))
+        except (Unreached, Unconnected):
+            raise
         except Exception as error:  # its text may contain anything, so only the type is shown
             grant.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
-        else:
-            _measure(grant, reply, use, limits)
-            return reply
-    grant.refuse("CONNECT_FAILED", text, use)
+
+    reply = await at_first_address(grant, use, await checked_addresses(grant, http, use), send)
+    _measure(grant, reply, use, limits)
+    return reply
 
 
 def _measure(grant: Grant, reply: Reply, use: Use, limits: FetchLimits) -> None:

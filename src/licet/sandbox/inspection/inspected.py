@@ -23,7 +23,7 @@ from licet.core.decision.decision import RequestMade
 from licet.core.policy.inspection import Inspection, is_inspected, place_with_port
 from licet.errors import Refused
 from licet.guard.grant import Grant
-from licet.guard.handles.fetch import checked_addresses
+from licet.guard.handles.fetch import at_first_address, checked_addresses
 from licet.guard.handles.messages import Pairs
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, StreamingHttp, Unconnected, Unreached
@@ -314,23 +314,25 @@ class _Connection:
         return addresses
 
     async def _exchange(self, sending: "_Sending", http: StreamingHttp, addresses: tuple[str, ...]) -> bool:
-        use, text = sending.there.use, "no connection"
-        for address in addresses:
+        use = sending.there.use
+
+        async def send(address: str) -> bool:
             exchange = Exchange(
                 *(sending.there.method, sending.url, use.target, use.port or 0, address),
                 *(sending.headers, sending.whole or b"", ANSWER_SECONDS),
             )
             try:
                 return await self._answered(sending, self._opened(sending, http, exchange))
-            except Unreached as failed:
-                text = str(failed)
+            except Unreached:
                 self._found = 0.0, ()  # the host may have moved
-            except Unconnected as broken:
-                if self._client.started:
-                    self._client.break_off()
-                    return False
-                self._grant.refuse("CONNECT_FAILED", str(broken), use)
-        self._grant.refuse("CONNECT_FAILED", text, use)
+                raise
+            except Unconnected:
+                if not self._client.started:
+                    raise
+                self._client.break_off()
+                return False
+
+        return await at_first_address(self._grant, use, addresses, send)
 
     def _opened(
         self, sending: "_Sending", http: StreamingHttp, exchange: Exchange
