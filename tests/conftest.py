@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -154,3 +155,15 @@ def store_path(store_root: Path) -> Iterator[Path]:
 def own_state(store_root: Path) -> None:
     """Keep tests away from the state of the user who runs them: policies that this user trusts would change results."""
     os.environ["XDG_STATE_HOME"] = str(store_root / "user-state")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def residents_are_ended(tmp_path_factory: pytest.TempPathFactory, own_state: None, store_root: Path) -> Iterator[None]:
+    """No test leaves a resident running: the path of its home says which test it was."""
+    yield
+    if sys.platform.startswith("linux"):
+        from hooks.residents import ended, living_below
+
+        left = living_below(tmp_path_factory.getbasetemp(), store_root)
+        ended(left)
+        assert not left, "residents of tests still ran"

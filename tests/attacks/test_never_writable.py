@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import licet
 from attacks import trusting_helper
 from attacks import trusting_tools as tools
 from attacks.granted import granted, refused, scoped
 from attacks.walled_programs import Programs, both_kinds, needs_namespaces, place
-from licet import Gate
+from licet import Gate, Manifest
 from licet.assemble.never_writable import never_writable
+from licet.core.policy.layer import KEY_FILE
 from licet.sandbox import scratch
-from sandbox.levels import call, gate, local_backends, needs_walls
+from sandbox.levels import WALLED, call, gate, local_backends, needs_walls
 
 WAYS = {"by_handle": "native", "by_itself": "isolated", "by_program": "native"}
 every_way = pytest.mark.parametrize("way", WAYS)
@@ -254,6 +256,93 @@ def test_compiled_code_that_python_itself_would_run_is_closed() -> None:
     listed = never_writable("/", tools=[tools.by_itself])
     compiled = os.path.join(os.path.dirname(trusting_helper.__file__), "__pycache__")
     assert {one.why for one in listed if one.path == compiled} == {"the code of a tool is never writable"}
+
+
+# Files with keys ------------------------------------------------------------------------------------------------------
+
+
+def with_key(folder: Path, **capabilities: Any) -> dict[str, Any]:
+    """A policy for a directory with a file that has a key, as data."""
+    entry = {"file": str(folder / "home" / ".npmrc"), "field": "_authToken", "hosts": ["npm.test"]}
+    stated = {"inspect": ["npm.test"], "stand_ins": {"NPM": entry}, **capabilities}
+    return {"agent": "tester", "capabilities": {**stated}}
+
+
+CHANGES = {
+    "writing it": ("write", ".npmrc"),
+    "moving it": ("move away", ".npmrc"),
+    "moving another file over it": ("move over", ".npmrc"),
+    "deleting it": ("delete", ".npmrc"),
+    "moving its directory": ("move away", ""),
+}
+
+
+@pytest.mark.parametrize("level", WALLED)
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_with_a_key_is_not_replaced(tmp_path: Path, change: str, level: str) -> None:
+    what, name = CHANGES[change]
+    for closed in (False, True):
+        folder = tmp_path / str(closed)
+        (folder / "home").mkdir(parents=True)
+        (file := folder / "home" / ".npmrc").write_text("_authToken=x")
+        stated = with_key(folder)["capabilities"] if closed else {}
+        stated |= {"grants": [f"fs:*:{folder}"], "approvals": DELETES, "budget": BUDGET}
+        backends = local_backends(folder / "kept", approver=lambda _: "approved")
+        opened = gate(
+            folder, level, tools.by_moving, backends=backends, effect="full", unchecked_imports=True, **stated
+        )
+        assert attempt(opened, "by_moving", "read", file) == "_authToken=x"
+        # The attack works where no policy names the file.
+        assert (attempt(opened, "by_moving", what, folder / "home" / name) == "no") is closed
+        assert (file.exists() and file.read_text() == "_authToken=x") is closed
+
+
+DELETES, BUDGET = {"write": "manifest", "delete": "call"}, {"max_calls_per_session": 100}
+PERSONALITY = {"id": "p", "fs_reach": {"write": ["~"]}}
+TOOLS_OF_A_BUNDLE = {"t": {"needs": ["fs:write:*"], "effect": "write_limited"}}
+
+
+def of_a_bundle(folder: Path) -> Manifest:
+    bundle = {"tools": ["t"], "stand_ins": with_key(folder)["capabilities"]["stand_ins"]}
+    workspace = {"tools": TOOLS_OF_A_BUNDLE, "bundles": {"b": bundle}}
+    return Manifest.from_data({"agent": "a", "capabilities": {}}, workspace=workspace)
+
+
+def of_a_server(folder: Path) -> Manifest:
+    entry = with_key(folder)["capabilities"]["stand_ins"]["NPM"]
+    return replace(
+        Manifest.from_data({"agent": "a", "capabilities": {}}),
+        servers={"s": {"command": ["s"], "secrets": {"NPM": entry}}},
+    )
+
+
+STATED: dict[str, Callable[[Path], Manifest]] = {
+    "the agent": lambda folder: Manifest.from_data(with_key(folder)),
+    "the agent, whose personality has no key": lambda folder: Manifest.from_data(
+        with_key(folder), personality=PERSONALITY
+    ),
+    "a bundle that is not assigned": of_a_bundle,
+    "a server": of_a_server,
+}
+
+
+@pytest.mark.parametrize("by", STATED)
+def test_a_file_with_a_key_is_closed_whoever_names_it(tmp_path: Path, by: str) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "home").symlink_to("real")
+    manifest = STATED[by](tmp_path)
+    for known in (manifest, manifest.expand("/work", str(tmp_path))):
+        closed = {one.path for one in never_writable("/work", known) if one.why == KEY_FILE}
+        assert closed == {str(tmp_path / "home" / ".npmrc"), str(tmp_path.resolve() / "real" / ".npmrc")}
+
+
+@pytest.mark.parametrize("by", STATED)
+def test_a_file_with_a_key_is_closed_in_a_home_too(by: str, homes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(homes))
+    manifest = STATED[by](Path("~"))
+    for known in (manifest, manifest.expand("/work", str(homes))):
+        closed = [one.path for one in never_writable("/work", known) if one.why == KEY_FILE]
+        assert closed == [str(homes / "home" / ".npmrc")]
 
 
 # Hard links ----------------------------------------------------------------------------------------------------------

@@ -243,6 +243,20 @@ def test_a_written_directory_inside_a_project_keeps_the_code_of_its_policy(tmp_p
     assert (ran.returncode, (root / "src" / "own.py").read_text()) == (0, ""), ran.stderr
 
 
+@needs_namespaces
+def test_a_run_on_flags_alone_keeps_the_files_with_keys_of_a_policy(tmp_path: Path) -> None:
+    root = hand_written(tmp_path)
+    (root / "src").mkdir()
+    (root / "src" / ".npmrc").write_text("_authToken=x\n")
+    entry = {"file": "${workdir}/src/.npmrc", "field": "_authToken", "hosts": ["npm.test"]}
+    stated = {"inspect": ["npm.test"], "stand_ins": {"NPM": entry}}
+    (root / "agent.yaml").write_text(json.dumps({"agent": "a", "capabilities": stated}))
+    line = "echo evil > src/.npmrc; mv src/.npmrc src/old; echo > src/new"
+    ran = licet(root, tmp_path / "state", "run", "--allow-write", "src", "--", "sh", "-c", line)
+    assert (root / "src" / "new").exists(), ran.stderr
+    assert (root / "src" / ".npmrc").read_text() == "_authToken=x\n", ran.stderr
+
+
 def test_what_stands_for_a_name_is_no_policy(tmp_path: Path) -> None:
     root = hand_written(tmp_path)
     before = load_manifest(root / "agent.yaml").digest

@@ -5,11 +5,13 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from msgspec import Struct
+
+from hooks.residents import ended, living_below
 
 PATIENCE = 120  # seconds: something that hangs, not something that is slow
 QUESTION = "which?"
@@ -33,10 +35,11 @@ ANSWERS: Mapping[str, Case] = {
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
+def home(tmp_path: Path) -> Iterator[Path]:
     for name in ("project", "home/.gemini", "home/.claude"):
         (tmp_path / name).mkdir(parents=True)
-    return tmp_path / "home"
+    yield tmp_path / "home"
+    ended(living_below(tmp_path))  # what is written is tried, and that starts one
 
 
 def command(agent: str, *words: str) -> list[str]:

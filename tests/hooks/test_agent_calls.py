@@ -14,6 +14,7 @@ import pytest
 from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Project
 from hooks.every_agent import Played, said, shell_tool
+from hooks.residents import without_resident
 from licet.hooks.agent_event import Printed
 from licet.hooks.agents import AGENTS, NAMES
 from licet.hooks.tickets import Ticket, Tickets
@@ -240,10 +241,8 @@ def test_a_line_leaves_no_shell_that_reads_what_is_typed(lines: Project, agent: 
 
 @needs_namespaces
 @pytest.mark.parametrize("ends", [True, False])
-def test_what_is_typed_after_a_line_is_read_by_nobody(
-    lines: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: bool
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))  # so that it runs without a resident
+def test_what_is_typed_after_a_line_is_read_by_nobody(lines: Project, tmp_path: Path, ends: bool) -> None:
+    without_resident(tmp_path / "state")
     line = line_of("copilot", asyncio.run(Played("copilot", lines).before("bash", command="echo beg''un; cat")))
     line = line if ends else line.removeprefix("exec ")
     ours, theirs = os.openpty()
@@ -369,8 +368,8 @@ def test_the_mode_of_cursor_is_that_of_its_prompts(mode: str, plans: bool | None
 
 
 @needs_namespaces
-def test_a_line_in_a_plan_changes_nothing(lines: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))  # so that it runs without a resident
+def test_a_line_in_a_plan_changes_nothing(lines: Project, tmp_path: Path) -> None:
+    without_resident(tmp_path / "state")
 
     async def session(begun: str) -> str:
         played = Played("copilot", lines)

@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_policies, verdict
+from hooks.residents import without_resident
 from licet.assemble.acceptance import accept_policy
 from licet.backends.secrets import generated_key
 from licet.cli import hook
@@ -421,10 +422,8 @@ def run(printed: Any, project: Project) -> subprocess.CompletedProcess[bytes]:
 
 
 @needs_namespaces
-def test_a_line_runs_once_behind_walls_and_licet_closes_its_receipt(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))  # so that it runs without a resident
+def test_a_line_runs_once_behind_walls_and_licet_closes_its_receipt(project: Project, tmp_path: Path) -> None:
+    without_resident(tmp_path / "state")
     project.write_policy(POLICY.replace("delete: session", "delete: call"))
     claude = Claude(project)
     text = "cat a.txt .env ../outside.txt; touch made .claude/settings.json; exit 3"
@@ -444,10 +443,8 @@ def test_a_line_runs_once_behind_walls_and_licet_closes_its_receipt(
 
 
 @needs_namespaces
-def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(project: Project, tmp_path: Path) -> None:
+    without_resident(tmp_path / "state")
     project.write_policy(POLICY.replace("delete: session", "delete: call"))
     files = [one.path if not one.is_directory else f"{one.path}/settings.json" for one in SWITCHES]
     text = "; ".join(f"mkdir -p {Path(name).parent}; echo '{{}}' > {name}" for name in files)
@@ -461,10 +458,8 @@ def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(
 
 
 @needs_namespaces
-def test_git_adds_no_names_that_are_held_while_a_line_runs(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+def test_git_adds_no_names_that_are_held_while_a_line_runs(project: Project, tmp_path: Path) -> None:
+    without_resident(tmp_path / "state")
     allowed = "process: {allowed_binaries: [sh, bash, git]}"
     project.write_policy(POLICY.replace(PROCESS, allowed))
     (project.root / ".env").unlink()  # so that this name is held as well
@@ -485,10 +480,8 @@ def test_git_adds_no_names_that_are_held_while_a_line_runs(
 
 
 @needs_namespaces
-def test_what_git_leaves_out_opens_no_file_elsewhere(
-    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120)))
+def test_what_git_leaves_out_opens_no_file_elsewhere(project: Project, tmp_path: Path) -> None:
+    without_resident(tmp_path / "state")
     project.write_policy(POLICY.replace("delete: session", "delete: call"))
     outside = tmp_path / "outside"
     outside.mkdir()

@@ -7,8 +7,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -187,11 +188,9 @@ def test_a_resident_ends_when_nobody_needs_it(tmp_path: Path) -> None:
     stopped(installed)
 
 
-def test_a_line_or_a_session_keeps_a_resident(tmp_path: Path) -> None:
-    installed = Installation(tmp_path / "it", START_SECONDS=60, HOOK_SECONDS=100, IDLE_SECONDS=0, LOOK_SECONDS=0.01)
-    (installed.home / "needed").touch()
-    first = answer(installed.hook())["pid"]
-    assert answer(installed.hook())["pid"] == first
+@contextmanager
+def running_line(installed: Installation) -> Iterator[tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]]:
+    """The client of a line that has begun and prints what it reads, with both of its pipes."""
     with subprocess.Popen(
         installed.words("line", "", "echo begun; cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env=installed.environment(), cwd=installed.home,
@@ -199,31 +198,34 @@ def test_a_line_or_a_session_keeps_a_resident(tmp_path: Path) -> None:
         assert client.stdin is not None
         assert client.stdout is not None
         assert client.stdout.readline() == b"begun\n"
+        yield client, client.stdin, client.stdout
+
+
+def test_a_line_or_a_session_keeps_a_resident(tmp_path: Path) -> None:
+    installed = Installation(tmp_path / "it", START_SECONDS=60, HOOK_SECONDS=100, IDLE_SECONDS=0, LOOK_SECONDS=0.01)
+    (installed.home / "needed").touch()
+    first = answer(installed.hook())["pid"]
+    assert answer(installed.hook())["pid"] == first
+    with running_line(installed) as (client, stdin, _):
         (installed.home / "needed").unlink()
         assert answer(installed.hook())["pid"] == first
-        client.stdin.close()
+        stdin.close()
         assert client.wait(PATIENCE) == 0
     until(lambda: not alive(first))
 
 
 @pytest.mark.parametrize("file", ["__init__.py", "hooks/agent_event.py", "hooks/new.py"])
 def test_a_change_of_licet_makes_a_new_resident_and_lines_go_on(installed: Installation, file: str) -> None:
-    with subprocess.Popen(
-        installed.words("line", "", "echo begun; cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        env=installed.environment(), cwd=installed.home,
-    ) as client:  # fmt: skip
-        assert client.stdin is not None
-        assert client.stdout is not None
-        assert client.stdout.readline() == b"begun\n"
+    with running_line(installed) as (client, stdin, stdout):
         first = answer(installed.hook())["pid"]
         with (installed.licet / file).open("a") as changed:
             changed.write("\n# changed\n")
         second = answer(installed.hook())["pid"]
         assert second != first
         assert alive(first)
-        client.stdin.write(b"still here\n")
-        client.stdin.close()
-        assert client.stdout.read() == b"still here\n"
+        stdin.write(b"still here\n")
+        stdin.close()
+        assert stdout.read() == b"still here\n"
         assert client.wait(PATIENCE) == 0
     until(lambda: not alive(first))
     assert answer(installed.hook())["pid"] == second

@@ -11,6 +11,7 @@ import pytest
 
 from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, verdict
+from hooks.residents import without_resident
 from licet.core.review.sensitive import ELSEWHERE, HOME_SWITCHES, SWITCHES, TRUSTED
 from licet.hooks import set_aside as module
 from licet.hooks.agent_gate import line_records
@@ -26,9 +27,7 @@ FILES = [one.path if not one.is_directory else f"{one.path}/a/settings.json" for
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setenv(
-        "XDG_RUNTIME_DIR", str(tmp_path / "nowhere" / ("x" * 120))
-    )  # so that lines run without a resident
+    without_resident(tmp_path / "state")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for one in ELSEWHERE:
         monkeypatch.delenv(one.variable, raising=False)

@@ -7,6 +7,7 @@ manifest. The list is made when a gate is built. Handles, workers and programs a
 - system files that name lookups and TLS rely on;
 - the script that this program was started from, and every project file that a registered tool loads;
 - what the servers of the policy are started from: scripts, `code`, virtual environments, `node_modules`, interpreters;
+- the files with keys of `stand_ins`: the next run reads what is there, and places it;
 - licet's own directories for state, data and caches, and the scratch of other calls: these are not readable either;
 - the caches that installers hard-link libraries from, if a library shares its inode with one.
 
@@ -24,12 +25,14 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from licet.core.algebra.domains import DOMAINS
-from licet.core.policy.layer import CODE, POLICY, SECOND_CODE, SERVER_CODE
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.inspection import expanded_file
+from licet.core.policy.layer import CODE, KEY_FILE, POLICY, SECOND_CODE, SERVER_CODE
+from licet.core.policy.manifest import Manifest, every_key_file
 from licet.core.values import COMMAND_LINE
 from licet.declare import Tool
 from licet.errors import RegistrationRefused
 from licet.guard.held_paths import Protect, ProtectedPath, outermost, protection_layer
+from licet.guard.import_path import ways
 from licet.guard.real_paths import RealPaths
 from licet.policy_files.policy_paths import WORKSPACE_FILE, home_directory, own_directories, policy_paths
 from licet.sandbox import scratch
@@ -68,6 +71,7 @@ def never_writable(
     if manifest is not None:
         found += _project(manifest, real)
         found += _servers(manifest, workdir, real)
+        found += _key_files(manifest, workdir)
         found += _policy_in(workdir) if _made_in_code(manifest) else ()
     return outermost(found)
 
@@ -131,6 +135,14 @@ def _servers(manifest: Manifest, workdir: str, real: RealPaths) -> Iterator[Prot
         yield from _both_names(_prefix(prefix, workdir), _INTERPRETER, real)
     if installed_by_links({site for one in every for site in one.sites}):
         yield from _both_names(_installer_caches(), _CACHE, real)
+
+
+def _key_files(manifest: Manifest, workdir: str) -> Iterator[ProtectedPath]:
+    """The files with keys that a policy names. Whether they are there does not matter."""
+    home = home_directory()
+    for path in every_key_file(manifest):
+        if home or not path.startswith("~"):
+            yield from (ProtectedPath(way, KEY_FILE) for way in ways(expanded_file(path, workdir, home)))
 
 
 def _made_in_code(manifest: Manifest) -> bool:

@@ -220,7 +220,9 @@ async def started(
         async with recorded_process(grant, ports), ports.processes.start(command, walls, streams) as running:
             yield running
     except (SandboxUnavailable, Unavailable) as wrong:
-        raise ServerError(f"the server `{server.name}` cannot be started: {wrong}") from None
+        place = wrong.place if isinstance(wrong, SandboxUnavailable) else None
+        text = f"{wrong} ({place})" if place else str(wrong)
+        raise ServerError(f"the server `{server.name}` cannot be started: {text}") from None
 
 
 def _start_directory(grant: CapabilitySet, workdir: str) -> str:

@@ -66,40 +66,40 @@ def search_options(command: Command) -> Command:
     """Add the filters that every search has: agent, session, tool, time, and checks inside calls."""
     for option in reversed(
         (
-            click.option("--agent", metavar="NAME", help="Only calls of this agent."),
-            click.option("--session", metavar="ID", help="Only calls in this session."),
-            click.option("--tool", metavar="NAME", help="Only calls of this tool."),
-            click.option(
+            _only("--agent", "NAME", "of this agent"),
+            _only("--session", "ID", "in this session"),
+            _only("--tool", "NAME", "of this tool"),
+            _only(
                 "--denied-use",
-                metavar="[PATTERN]",
+                "[PATTERN]",
+                "in which a use was denied, also if the call succeeded: `network:*`, `fs:read:/etc`",
                 type=_Pattern(),
                 is_flag=False,
                 flag_value="*",
-                help="Only calls in which a use was denied, also if the call succeeded: `network:*`, `fs:read:/etc`.",
             ),
-            click.option(
+            _only(
                 "--capability",
-                metavar="RULE",
+                "RULE",
+                "with a check that this rule covers, as in a manifest: `network:*:*.example.com`",
                 type=_Rule(),
-                help="Only calls with a check that this rule covers, as in a manifest: `network:*:*.example.com`.",
             ),
-            click.option(
+            _only(
                 "--reason",
-                metavar="CODE",
+                "CODE",
+                "in which a use was denied for this reason, such as `SECRET_NOT_DECLARED`",
                 type=click.Choice(get_args(Reason)),
-                help="Only calls in which a use was denied for this reason, such as `SECRET_NOT_DECLARED`.",
             ),
-            click.option(
-                "--since",
-                metavar="TIME",
-                type=_Moment(),
-                help="Only calls since then: 2026-01-31, 2026-01-31T12:00, 2h.",
-            ),
-            click.option("--until", metavar="TIME", type=_Moment(), help="Only calls before then."),
+            _only("--since", "TIME", "since then: 2026-01-31, 2026-01-31T12:00, 2h", type=_Moment()),
+            _only("--until", "TIME", "before then", type=_Moment()),
         )
     ):
         command = option(command)
     return command
+
+
+def _only(name: str, metavar: str, which: str, **given: Any) -> Callable[[Command], Command]:
+    """A filter; `which` ends the sentence `Only calls …`."""
+    return click.option(name, metavar=metavar, help=f"Only calls {which}.", **given)
 
 
 class Wanted(Struct, frozen=True):

@@ -98,6 +98,10 @@ class Watch(Protocol):
 class SandboxUnavailable(Exception):
     """This machine does not support a level. The text names what is missing, and how to get it."""
 
+    def __init__(self, text: str = "", place: Origin | None = None) -> None:
+        super().__init__(text)
+        self.place = place  # in a policy, if that asks for what cannot be
+
 
 class Command(Struct, frozen=True):
     """One program to run: its file, arguments, complete environment, and limits."""

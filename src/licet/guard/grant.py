@@ -42,7 +42,7 @@ from licet.core.ledger.entry import Entry
 from licet.core.ledger.recorded_checks import UNLISTED
 from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.layer import delete_asks
-from licet.core.values import digest
+from licet.core.values import Origin, digest
 from licet.errors import Refused
 from licet.guard.execution import Layers
 from licet.guard.limits import (
@@ -441,11 +441,13 @@ class Grant:
             self._stands = None
             self.reach = replace(self.reach, delete_approval="call", free_deletes=CapabilitySet())
 
-    def refuse(self, reason: Reason, text: str, use: Use | None = None, fix: str = "") -> NoReturn:
+    def refuse(
+        self, reason: Reason, text: str, use: Use | None = None, fix: str = "", place: Origin | None = None
+    ) -> NoReturn:
         """Refuse for a reason that no rule states: a limit, an address, a name that does not resolve."""
         if len(text) > MOST_OF_A_GROUND:  # the tool may have sent a text of any length
             text = f"{self._beginning(text)}…"
-        self.deny(Deny(self.request, (Ground(reason, text, fix=fix),), use))
+        self.deny(Deny(self.request, (Ground(reason, text, place, fix),), use))
 
     @property
     def meter(self) -> Meter:

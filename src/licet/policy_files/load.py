@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from licet.core.algebra.scope import Malformed, path_key, visible
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.decision.request import Reason
-from licet.core.policy.layer import CODE, POLICY, SECOND_CODE
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.inspection import expanded_file
+from licet.core.policy.layer import CODE, KEY_FILE, POLICY, SECOND_CODE
+from licet.core.policy.manifest import Manifest, every_key_file
 from licet.core.review.examples import Case
 from licet.core.review.risk import ceiling_problems
 from licet.core.values import Origin, Problem
@@ -50,6 +51,7 @@ from licet.policy_files.policy_paths import (
     SUFFIXES,
     WORKSPACE_FILE,
     PolicyDetector,
+    home_directory,
     names_of_policy,
     policies_above,
     policies_below,
@@ -190,16 +192,23 @@ def _closed_to_made(directory: str, written: Sequence[str], found: Sequence[str]
     # The code of a policy may be in a written directory that the policy itself is not in.
     files = filter(os.path.isfile, dict.fromkeys((*closed, *policies_above(written))))
     followed = islice((path for path in files if path.lower().endswith(SUFFIXES)), MOST_FOLLOWED)
-    code = dict(one for path in followed for one in _code_of(Path(path)))
+    code = dict(one for path in followed for one in _named_by(Path(path)))
     names = (name for tree in written for name in names_of_policy(tree, directory))
     return {**code, **dict.fromkeys((*closed, *names), POLICY)}
 
 
-def _code_of(path: Path) -> Iterator[tuple[str, str]]:
-    """The code of the tools that a policy names, with the project files that it imports."""
+def _named_by(path: Path) -> Iterator[tuple[str, str]]:
+    """The files with keys that a policy names, and the code of its tools, with the project files that it imports."""
     policy = read_policy(path)
     manifest = policy.manifest or policy.partial
-    references = [reference for reference, _ in manifest.sources.values()] if manifest is not None else []
+    if manifest is None:
+        return
+    home = home_directory()
+    for file in every_key_file(manifest):
+        if home or not file.startswith("~"):
+            real = expanded_file(file, str(policy_root(path)), home)
+            yield from ((one, KEY_FILE) for one in (real, os.path.realpath(real)))
+    references = [reference for reference, _ in manifest.sources.values()]
     if references:  # the code that follows imports is loaded only if there is source
         from licet.source.project import project_modules
 

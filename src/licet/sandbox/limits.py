@@ -67,12 +67,13 @@ ANSWER_SECONDS = 600.0  # seconds; the next bytes of an inspected request, or of
 IDLE_SECONDS = 300.0  # seconds; until the next request on an inspected connection
 ENDED_SECONDS = 30.0  # seconds; the answer to a program that has ended its side: it may be gone, or read on
 ADDRESS_SECONDS = 60.0  # seconds; until a name is looked up again for an inspected connection
+LOOK_UP_SECONDS = 5.0  # seconds; all lookups of inspected hosts before a tunnel, and until those that fail are repeated
 MOST_UNHEARD = 1 << 20  # bytes; those of a refused request that are read, so that its program hears why
 UNHEARD_SECONDS = 2.0  # seconds; the same
 MOST_DECODED = 1 << 30  # bytes; a compressed answer to a program whose keys may be in it
 MOST_DISTRUSTFUL = 1_000  # hosts; those of a call whose certificates programs did not accept, and that are named
 LARGEST_HELLO = 1 << 16  # bytes; the first message of TLS in a tunnel, which names its host
-MOST_FOUND = 10_000  # addresses; those of inspected hosts of a call, to which no tunnel leads by chance
+MOST_FOUND = 10_000  # addresses; those of inspected hosts of a call: no tunnel leads there without being named
 LAUNCHER_BACKLOG = 128  # connections; those of programs that wait to be accepted
 
 # Keys that programs never see

@@ -208,12 +208,22 @@ def _shown(pattern: str) -> Callable[[str], Shown]:
     return read
 
 
+def _in_prompt(prompt: str, url: str) -> Sequence[str]:
+    """The words of an agent whose model is named by variables."""
+    return "-p", prompt
+
+
+def _described(tool: str) -> Callable[[str], Call]:
+    """Calls of a shell tool that wants to be told what a line is for."""
+    return lambda line: Call(tool, {"command": line, "description": "a line"})
+
+
 CLAUDE = Agent(
     name="claude",
     package="@anthropic-ai/claude-code",
     program=f"@anthropic-ai/claude-code-linux-{_CPU}/claude",  # the postinstall script links this file
     native=f"@anthropic-ai/claude-code-linux-{_CPU}/claude",
-    words=lambda prompt, url: ("-p", prompt),
+    words=_in_prompt,
     unattended=("--dangerously-skip-permissions",),
     variables=lambda url: {
         "ANTHROPIC_BASE_URL": url,
@@ -221,7 +231,7 @@ CLAUDE = Agent(
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
     },
-    shell=lambda line: Call("Bash", {"command": line, "description": "a line"}),
+    shell=_described("Bash"),
     read=lambda path: Call("Read", {"file_path": path}),
     edit=lambda path, old, new: Call("Edit", {"file_path": path, "old_string": old, "new_string": new}),
     write=lambda path, text: Call("Write", {"file_path": path, "content": text}),
@@ -305,7 +315,7 @@ GEMINI = Agent(
         "GOOGLE_API_KEY": KEY,
         "GOOGLE_VERTEX_BASE_URL": url,
     },
-    shell=lambda line: Call("run_shell_command", {"command": line, "description": "a line"}),
+    shell=_described("run_shell_command"),
     read=lambda path: Call("read_file", {"file_path": path}),
     edit=lambda path, old, new: Call(
         "replace", {"file_path": path, "old_string": old, "new_string": new, "instruction": "change it"}
@@ -324,7 +334,7 @@ COPILOT = Agent(
     package="@github/copilot",
     program="@github/copilot/npm-loader.js",
     native=f"@github/copilot-linux-{_CPU}/copilot",
-    words=lambda prompt, url: ("-p", prompt),
+    words=_in_prompt,
     unattended=("--allow-all",),
     variables=lambda url: {
         "COPILOT_PROVIDER_BASE_URL": f"{url}/v1",
@@ -332,7 +342,7 @@ COPILOT = Agent(
         "COPILOT_MODEL": "gpt-4.1",
         "COPILOT_OFFLINE": "true",
     },
-    shell=lambda line: Call("bash", {"command": line, "description": "a line"}),
+    shell=_described("bash"),
     read=lambda path: Call("view", {"path": path}),
     edit=lambda path, old, new: Call("edit", {"path": path, "old_str": old, "new_str": new}),
     write=lambda path, text: Call("create", {"path": path, "file_text": text}),
@@ -366,7 +376,7 @@ OPENCODE = Agent(
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "npm_config_fetch_retries": "0",  # with a plugin or a `.opencode`, it asks the registry first, for minutes
     },
-    shell=lambda line: Call("bash", {"command": line, "description": "a line"}),
+    shell=_described("bash"),
     read=lambda path: Call("read", {"filePath": path}),
     edit=lambda path, old, new: Call("edit", {"filePath": path, "oldString": old, "newString": new}),
     write=lambda path, text: Call("write", {"filePath": path, "content": text}),

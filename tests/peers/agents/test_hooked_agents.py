@@ -11,7 +11,7 @@ from peers.agents.conftest import Place
 from peers.agents.hooked_agents import AGENT_USER, Hooked, end_residents, installed, pause_residents, with_client
 from peers.agents.played_model import Call, Script
 from peers.agents.real_agents import AGENTS, CODEX, VARIANTS, Agent
-from peers.agents.shell_lines import LINES, check_line
+from peers.agents.shell_lines import LINES, check_lines
 from peers.agents.test_bare_agents import NOWHERE, SUBAGENT, SUBAGENTS
 
 pytestmark = needs_namespaces
@@ -41,10 +41,7 @@ def calls_of(hooked: Hooked) -> list[dict[str, Any]]:
 @every_agent
 def test_ordinary_shell_lines_behind_hooks(hooked: Hooked) -> None:
     session = hooked.run([hooked.agent.shell(one.line) for one in LINES])
-    assert session.exit_code == 0, session.stderr
-    assert len(session.results) == len(LINES)
-    for one, text in zip(LINES, session.texts, strict=True):
-        check_line(one, hooked.agent.shown(text))
+    check_lines(hooked.agent, session)
     found = [one for one in calls_of(hooked) if one["coding_agent"]["rewritten"]]
     assert len(found) == len(LINES)
     assert {one["coding_agent"]["end"] for one in found} == {"seen"}

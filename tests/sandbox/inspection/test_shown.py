@@ -16,11 +16,18 @@ from msgspec.structs import replace
 
 from attacks.walled_programs import Programs, open_programs, without_namespaces
 from guard.grants import grant
+from licet import Manifest
+from licet.core.decision.foreseen import process_reach
+from licet.core.decision.placing import inspection_of
+from licet.core.decision.reach import reach_of
 from licet.core.policy.inspection import Inspection, StandIn
+from licet.core.policy.manifest import COMMANDS, with_commands
+from licet.core.policy.servers import servers_of
+from licet.core.values import Origin
 from licet.errors import Refused
 from licet.guard.execution import Command, Finished, SandboxUnavailable, TakesSecrets
 from licet.sandbox import probe
-from licet.sandbox.inspection import operator_files
+from licet.sandbox.inspection import operator_files, shown
 from licet.sandbox.inspection.operator_files import other_names, read_key_file
 from licet.sandbox.inspection.stand_ins import CannotPlace
 from licet.sandbox.limits import LARGEST_KEY_FILE
@@ -454,7 +461,7 @@ def raising(error: Exception) -> Callable[..., Awaitable[Keys]]:
     ("error", "said"),
     [
         (CannotPlace("`AWS_KEY` signs instead of travelling"), "`AWS_KEY` signs instead of travelling"),
-        (FileNotFoundError(2, "No such file or directory", "/home/x"), "`/home/x`: No such file or directory"),
+        (CannotPlace("it has 5 characters", "AWS_KEY"), "`AWS_KEY` cannot have a stand-in: it has 5 characters"),
     ],
 )
 def test_a_key_that_cannot_be_placed_is_refused_with_the_reason(
@@ -463,6 +470,53 @@ def test_a_key_that_cannot_be_placed_is_refused_with_the_reason(
     walled = Inspected(monkeypatch, places=raising(error))
     with pytest.raises(SandboxUnavailable, match=said):
         asyncio.run(walled.authority())
+
+
+PLACED = {"hosts": ["met.test"]}
+ENTRIES: dict[str, dict[str, Any]] = {
+    "a secret": {"secret": "k", **PLACED},
+    "a file that is missing": {"file": "/nowhere/.npmrc", "field": "f", **PLACED},
+    "no regular file": {"file": "/dev/zero", "field": "f", **PLACED},
+}
+
+
+@pytest.mark.parametrize("of_server", [False, True])
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_it_is_refused_with_the_place_of_its_entry(entry: dict[str, Any], of_server: bool) -> None:
+    ceiling = {"inspect": ["met.test"], "secrets": ["k"], "fs_reach": {"read": ["/"]}}
+    server = {"command": ["s"], "grants": ["fs:read:*"], "inspect": ["met.test"], "secrets": {"T": "k"}}
+    if of_server:
+        read = Manifest.from_data({"agent": "a", "capabilities": ceiling, "servers": {"s": server}})
+        manifest = replace(read, servers={"s": {**server, "secrets": {"T": entry}}})
+        reach = process_reach(manifest, servers_of(manifest.servers)["s"], ())
+    else:
+        found = reach_of(
+            with_commands(Manifest.from_data({"agent": "a", "capabilities": ceiling | {"stand_ins": {"T": entry}}})),
+            COMMANDS,
+        )
+        assert found is not None
+        reach = found
+
+    async def short(reference: str) -> str:
+        return "short"
+
+    with pytest.raises(SandboxUnavailable, match="`T` cannot have a stand-in") as refusal:
+        asyncio.run(shown.begin(inspection_of(reach), short, reach))
+    assert str(refusal.value.place) == ("/servers/s/secrets/T" if of_server else "/capabilities/stand_ins/T")
+
+
+def test_a_program_that_is_refused_for_it_says_the_place(tmp_path: Path) -> None:
+    entry = StandIn(name="T", file=str(tmp_path / "missing"), field="f", hosts=("met.test",))
+    programs = Programs("namespaces", [f"fs:read:{tmp_path}"])
+    manifest = programs.grant.reach.manifest
+    values = {**manifest.values, "inspect": ("met.test",), "stand_ins": (entry,)}
+    given = replace(manifest, values=values, places={"stand_ins.T": Origin("licet.yaml", 7, 5)})
+    programs.grant.reach = replace(programs.grant.reach, manifest=given)
+    with pytest.raises(Refused) as refusal:
+        programs.run("true")
+    assert "`T` cannot have a stand-in" in refusal.value.explain()
+    assert "(licet.yaml:7)" in refusal.value.explain()
+    assert "licet.yaml" not in str(refusal.value)
 
 
 def test_files_have_no_copies_without_namespaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

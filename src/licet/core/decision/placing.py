@@ -83,13 +83,23 @@ def _place_of_inspect(use: Use, reach: Reach) -> Origin:
     return manifest.places.get("inspect", manifest.origin)
 
 
+def place_of_key(name: str, reach: Reach) -> Origin:
+    """Where the entry of a key is written that is placed for the programs of a call, or the process of a server."""
+    server = _server_of(reach)
+    return _place_of_entry(name, reach.manifest, f"servers.{server.name}.secrets" if server else "stand_ins")
+
+
+def _place_of_entry(name: str, manifest: Manifest, key: str = "stand_ins") -> Origin:
+    return manifest.places.get(f"{key}.{name}", manifest.places.get(key, manifest.origin))
+
+
 def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Problem]:
     """Warn about keys that are in a variable, too, files that programs may not read or may move, and wide tunnels."""
     written, manifest = manifest, manifest.expand(workdir, home)
     held, files = manifest.ceiling, {one.name: one.file for one in stated_inspection(written).stand_ins}
     yield from _tunnel_problems(manifest)
     for entry in stated_inspection(manifest).stand_ins:
-        place = manifest.places.get(f"stand_ins.{entry.name}", manifest.places.get("stand_ins", manifest.origin))
+        place = _place_of_entry(entry.name, manifest)
         if entry.secret and held.has(Use(f"env:read:{entry.name}")):
             found, expected = f"`{entry.name}` under `env`, too", "a variable that is only a stand-in"
             hint = f"tools read the real value of the variable: remove `{entry.name}` from `env`"
@@ -105,7 +115,7 @@ def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Pr
             )
             hint = (
                 f"move `{files[entry.name]}` to a directory outside of `fs_reach.write`, and name it there; until then "
-                "programs cannot move it or its directories, but another tool of yours might"
+                "nothing under this policy moves it or its directories, but another policy might let it be replaced"
             )
             yield Problem(place, found, expected, hint, "warning")
 
@@ -126,7 +136,10 @@ def _tunnel_problems(manifest: Manifest) -> Iterator[Problem]:
         if rule.domain == "network" and rule.key == TOP and rule.atoms & TCP and rule.port in ports:
             place = manifest.places.get("inspect", manifest.origin)
             found, expected = f"`{rule}` beside `inspect`", "tunnels to hosts that are named"
-            hint = "a program may reach a host under `inspect` by another name or address: name the hosts of tunnels"
+            hint = (
+                "a program may reach a host under `inspect` by another name of it, and one that only a wildcard covers "
+                "by its address too: name the hosts of tunnels"
+            )
             yield Problem(place, found, expected, hint, "warning")
 
 

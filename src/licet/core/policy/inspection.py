@@ -56,6 +56,14 @@ class Inspection(Struct, frozen=True):
         """The connections that are looked into."""
         return places_of(self.inspect)
 
+    @property
+    def named(self) -> tuple[Use, ...]:
+        """The connections that are looked into and named without a wildcard: by `inspect`, or as those of a key."""
+        stated = (*self.inspect, *(host for entry in self.stand_ins for host in entry.hosts))
+        rules = (Capability(f"network:tcp:{place_with_port(host)}") for host in dict.fromkeys(stated))
+        places = self.places
+        return tuple(use for rule in rules if "*" not in rule.scope and places.has(use := Use(str(rule))))
+
     def __bool__(self) -> bool:
         return bool(self.inspect or self.stand_ins)
 
@@ -174,10 +182,12 @@ def _met(one: StandIn, two: StandIn) -> StandIn:
 
 def expanded(entries: Iterable[StandIn], workdir: str, home: str) -> tuple[StandIn, ...]:
     """Entries whose files begin with a real directory in place of `${workdir}` or `~`. `Malformed` without a home."""
-    return tuple(
-        replace(one, file=expand_rule(Capability(f"fs:read:{one.file}"), workdir, home).key) if one.file else one
-        for one in entries
-    )
+    return tuple(replace(one, file=expanded_file(one.file, workdir, home)) if one.file else one for one in entries)
+
+
+def expanded_file(path: str, workdir: str, home: str) -> str:
+    """A file with a key, with a real directory in place of `${workdir}` or `~`. Raises `Malformed` without a home."""
+    return expand_rule(Capability(f"fs:read:{path}"), workdir, home).key
 
 
 def uninspected(hosts: Iterable[str], inspect: Iterable[str]) -> tuple[str, ...]:

@@ -62,6 +62,7 @@ class Rule(Struct, frozen=True):
 POLICY = "policy files are never writable"
 CODE = "the code of a tool is never writable"
 SERVER_CODE = "what a server is started from is never writable"
+KEY_FILE = "a file with a key of `stand_ins` is never writable"
 SECOND_CODE = f"{CODE}, and nothing takes its place"  # for paths that Python would import instead of the code
 
 

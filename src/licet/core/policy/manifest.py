@@ -26,8 +26,8 @@ from licet.core.algebra.scope import directory_key
 from licet.core.algebra.set import CapabilitySet
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.inspection import (
-    StandIn,
     expanded,
+    expanded_file,
     is_inspected,
     met_inspect,
     places_of,
@@ -37,6 +37,7 @@ from licet.core.policy.inspection import (
 from licet.core.policy.keys import INSPECT, STAND_INS, keys_digest, keys_under, met_keys
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest_fields import ManifestFields, Organisation
+from licet.core.policy.servers import stand_ins_of, with_real_files
 from licet.core.policy.terms import BUDGET_KEYS, Admission, stated_keys
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Origin, digest, plain
@@ -68,7 +69,18 @@ def met_fields(one: ManifestFields, two: ManifestFields) -> dict[str, Any]:
         "roots": {**two.roots, **one.roots},
         "places": {**two.places, **one.places, **_tighter_places(one, two)},
         "organisations": distinct(one.organisations + two.organisations),
+        "key_files": distinct(every_key_file(one) + every_key_file(two)),
     }
+
+
+def every_key_file(manifest: ManifestFields) -> tuple[str, ...]:
+    """The files with keys that any part of a policy names: of the agent, a personality, a bundle or a server.
+
+    Also one whose entry another part does not have, so that no program gets the key: nobody may replace the file.
+    """
+    placed = (*STAND_INS.of(manifest), *(one for bundle in manifest.bundles.values() for one in bundle.stand_ins or ()))
+    placed += tuple(one for server in manifest.servers.values() for one in stand_ins_of(server))
+    return tuple(dict.fromkeys((*manifest.key_files, *(one.file for one in placed if one.file))))
 
 
 def narrowed_fields(manifest: ManifestFields, above: Organisation) -> dict[str, Any]:
@@ -328,16 +340,11 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         layers = tuple(layer.expand(workdir, home) for layer in self.layers)
         places = {"${workdir}": directory_key(workdir), "~": directory_key(home) if home else ""}
         roots = {**self.roots, **{root: place for root, place in places.items() if root in self._roots_used()}}
-        files = self._with_files(workdir, home) if any(map(_has_file, self._placed)) else {}
+        files = self._with_files(workdir, home) if every_key_file(self) else {}
         return replace(self, layers=layers, tools=tools, roots=roots, loaded=self.loaded or self, **files)
 
-    @property
-    def _placed(self) -> tuple[StandIn, ...]:
-        """The stand-ins of the agent and of all bundles."""
-        return (*STAND_INS.of(self), *(one for bundle in self.bundles.values() for one in bundle.stand_ins or ()))
-
     def _with_files(self, workdir: str, home: str) -> dict[str, Any]:
-        """The fields with stand-ins, whose files are then below real directories."""
+        """The fields with files of stand-ins, which are then below real directories."""
         bundles = {
             name: bundle
             if bundle.stand_ins is None
@@ -346,13 +353,15 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         }
         placed = expanded(STAND_INS.of(self), workdir, home)
         values = {**self.values, **({STAND_INS.name: placed} if placed else {})}
-        return {"bundles": bundles, "values": values}
+        servers = {name: with_real_files(server, workdir, home) for name, server in self.servers.items()}
+        known = tuple(expanded_file(path, workdir, home) for path in self.key_files)
+        return {"bundles": bundles, "values": values, "servers": servers, "key_files": known}
 
     def _roots_used(self) -> set[str]:
         rules = [rule.capability for layer in self.layers for rule in (*layer.allows, *layer.denies)]
         rules += [need for spec in self.tools.values() for need in spec.touches.allow]
         rules += [Capability(rule) for server in self.servers.values() for rule in server.get("grants", ())]
-        files = {one.file.partition("/")[0] for one in self._placed if one.file}
+        files = {path.partition("/")[0] for path in every_key_file(self)}
         return files | {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
 
     def meet(self, other: "Manifest") -> "Manifest":
@@ -454,10 +463,6 @@ def connection_of_command(request: Use, manifest: ManifestFields) -> Use:
     if request.action != "https" or is_inspected(places_of(INSPECT.of(manifest)), request.target, request.port or 0):
         return request
     return Use(f"network:tcp:{request.target}:{request.port}")
-
-
-def _has_file(entry: StandIn) -> bool:
-    return bool(entry.file)
 
 
 def _names_tool(rule: Capability, tool: str) -> bool:

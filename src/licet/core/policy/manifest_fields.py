@@ -139,6 +139,8 @@ class ManifestFields(Compared, frozen=True, kw_only=True, dict=True):
     record: Literal["digests", "full"] = "digests"
     servers: Mapping[str, Any] = field(default_factory=dict)  # as plain data; `servers_of` makes values of them
     values: Mapping[str, object] = field(default_factory=dict)  # of the rows of `KEYS` that have no field here
+    # Files with keys that a part of it names, such as the manifest whose entry a personality does not have.
+    key_files: tuple[str, ...] = ()
     gateway_names: str = ""  # how clients see names, `plain` or `prefixed`; empty if no file says
     pinned: str = ""  # what pins this digest, such as `licet.lock`; empty if nothing does
     standing: StandingApproval | None = None  # of deletes; set by a gate, or by a review of this machine

@@ -15,7 +15,7 @@ from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import MAX_ASKS
-from licet.core.policy.inspection import StandIn, met_inspect, stand_ins
+from licet.core.policy.inspection import StandIn, expanded_file, met_inspect, stand_ins
 from licet.core.policy.layer import CLASSES, EffectClass
 from licet.core.policy.terms import WriteApproval
 from licet.core.values import plain
@@ -112,7 +112,8 @@ class Server(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @property
     def references(self) -> tuple[str, ...]:
         """The secrets that it is started or reached with, whether they are handed over or placed."""
-        return (*self.secrets.values(), *self.headers.values(), *(one.secret for one in self.stand_ins))
+        placed = (one.secret for one in self.stand_ins if one.secret)  # another one is in a file
+        return (*self.secrets.values(), *self.headers.values(), *placed)
 
     @property
     def holds(self) -> CapabilitySet:
@@ -185,11 +186,24 @@ def placeable_header(name: str) -> str:
 
 def server_of(name: str, data: Mapping[str, Any]) -> Server:
     """The value of a checked entry of `servers:` that is given as plain data."""
-    secrets = data.get("secrets", {})
-    placed = {variable: entry for variable, entry in secrets.items() if isinstance(entry, Mapping)}
-    known = {**plain(data), "secrets": {key: entry for key, entry in secrets.items() if key not in placed}}
-    known |= {"stand_ins": stand_ins(placed), "inspect": met_inspect(data.get("inspect", ()), ())}
+    handed = {key: entry for key, entry in data.get("secrets", {}).items() if not isinstance(entry, Mapping)}
+    known = {**plain(data), "secrets": handed}
+    known |= {"stand_ins": stand_ins_of(data), "inspect": met_inspect(data.get("inspect", ()), ())}
     return convert({"name": name, **known}, Server)
+
+
+def stand_ins_of(data: Mapping[str, Any]) -> tuple[StandIn, ...]:
+    """The secrets of a server, as plain data, of which its process gets a stand-in."""
+    return stand_ins({name: entry for name, entry in data.get("secrets", {}).items() if isinstance(entry, Mapping)})
+
+
+def with_real_files(data: Mapping[str, Any], workdir: str, home: str) -> Mapping[str, Any]:
+    """A server as plain data, whose files with keys are below real directories. Raises `Malformed` without a home."""
+    placed = {one.name: expanded_file(one.file, workdir, home) for one in stand_ins_of(data) if one.file}
+    if not placed:
+        return data
+    secrets = data["secrets"]
+    return {**data, "secrets": {**secrets, **{name: {**secrets[name], "file": path} for name, path in placed.items()}}}
 
 
 def servers_of(servers: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Server]:

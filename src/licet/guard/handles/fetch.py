@@ -6,9 +6,9 @@ to one of these addresses: the name is not resolved again, because a second answ
 
 import asyncio
 import json as json_text
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from msgspec import Struct
 
@@ -37,23 +37,50 @@ from licet.guard.ports import LOOKED_UP_FOR, Exchange, Http, Reply, Unconnected,
 from licet.guard.redaction.redact import Redactor, in_turn
 
 
-async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
-    """Resolve the host of a use, and return the addresses to try; `Refused` if any address is not allowed."""
+async def addresses_of(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
+    """Resolve the host of a use: all addresses, whether they are allowed or not. Raises `Unresolved`."""
     before = LOOKED_UP_FOR.set(f"{grant.request.session}@{grant.reach.manifest.agent}")
     try:
         addresses = tuple(map(str, await http.resolve(use.target, use.port or 0)))
-    except Unresolved as unknown:
-        grant.refuse("RESOLVE_FAILED", str(unknown), use)
+    except Unresolved:
+        raise
     except Exception as error:
-        grant.refuse("RESOLVE_FAILED", f"the backend failed: {type(error).__name__}", use)
+        raise Unresolved(f"the backend failed: {type(error).__name__}") from error
     finally:
         LOOKED_UP_FOR.reset(before)
     if not addresses:
-        grant.refuse("RESOLVE_FAILED", "the name has no address", use)
+        raise Unresolved("the name has no address")
+    return addresses
+
+
+async def checked_addresses(grant: Grant, http: Http, use: Use) -> tuple[str, ...]:
+    """Resolve the host of a use, and return the addresses to try; `Refused` if any address is not allowed."""
+    try:
+        addresses = await addresses_of(grant, http, use)
+    except Unresolved as unknown:
+        grant.refuse("RESOLVE_FAILED", str(unknown), use)
     grounds = address_grounds(use, addresses, grant.reach)
     if grounds:
         grant.deny(Deny(grant.request, grounds, use))
     return addresses[:MOST_ADDRESSES]
+
+
+_Sent = TypeVar("_Sent")
+
+
+async def at_first_address(
+    grant: Grant, use: Use, addresses: Iterable[str], send: Callable[[str], Awaitable[_Sent]]
+) -> _Sent:
+    """What `send` returns for the first address that can be connected to; `Refused` if none can, or if that breaks."""
+    text = "no connection"
+    for address in addresses:
+        try:
+            return await send(address)
+        except Unreached as failed:
+            text = str(failed)
+        except Unconnected as broken:
+            grant.refuse("CONNECT_FAILED", str(broken), use)
+    grant.refuse("CONNECT_FAILED", text, use)
 
 
 class FetchLimits(Struct, frozen=True):
@@ -81,23 +108,22 @@ async def first_reply(
     `seconds` is for each wait. The use in `there` decides which addresses are allowed; whether it is granted was
     checked before. The connection is released with `stack`.
     """
-    use, text = there.use, ""
-    for address in await checked_addresses(grant, http, use):
+    use = there.use
+
+    async def send(address: str) -> Reply:
         exchange = Exchange(
             there.method, there.url, use.target, use.port or 0, address, message.lines, message.body, seconds
         )
         try:
-            reply = await stack.enter_async_context(http.send(exchange))
-        except Unreached as failed:
-            text = str(failed)
-        except Unconnected as broken:
-            grant.refuse("CONNECT_FAILED", str(broken), use)
+            return await stack.enter_async_context(http.send(exchange))
+        except (Unreached, Unconnected):
+            raise
         except Exception as error:  # its text may contain anything, so only the type is shown
             grant.refuse("CONNECT_FAILED", f"the backend failed: {type(error).__name__}", use)
-        else:
-            _measure(grant, reply, use, limits)
-            return reply
-    grant.refuse("CONNECT_FAILED", text, use)
+
+    reply = await at_first_address(grant, use, await checked_addresses(grant, http, use), send)
+    _measure(grant, reply, use, limits)
+    return reply
 
 
 def _measure(grant: Grant, reply: Reply, use: Use, limits: FetchLimits) -> None:

@@ -256,7 +256,15 @@ class Response(Struct, frozen=True):
 
 
 _GZIP, _ZLIB, _RAW = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
-_CODINGS = {"": "", "identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+_UNCODED = frozenset({"", "identity"})
+#: The codings of a body that `Decoder` knows, each with the method behind it.
+CODINGS = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+
+
+def codings_of(headers: Pairs) -> tuple[str, ...]:
+    """The codings that headers state for a body, in order, without those that leave it as it is."""
+    stated = (value.split(",") for name, value in headers if name.lower() == "content-encoding")
+    return tuple(word for words in stated for one in words if (word := one.strip().lower()) not in _UNCODED)
 
 
 class BodyTooLarge(Exception):
@@ -273,7 +281,7 @@ class Decoder:
     __slots__ = ("_coding", "_decoded", "_ended", "_head", "_most", "_raw", "_unpack")
 
     def __init__(self, coding: str, most: int) -> None:
-        self._coding = _CODINGS.get(coding.strip().lower(), "")
+        self._coding = CODINGS.get(coding.strip().lower(), "")
         self._most = most
         self._raw = self._decoded = 0
         self._head = b""  # the first byte, until the second arrives

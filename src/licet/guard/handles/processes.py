@@ -186,7 +186,7 @@ class ScopedProcesses:
 
     def _not_run(self, use: Use, wrong: Exception) -> NoReturn:
         if isinstance(wrong, SandboxUnavailable):
-            self._grant.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {wrong}", use)
+            self._grant.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {wrong}", use, place=wrong.place)
         if isinstance(wrong, OSError):
             self._grant.refuse("BACKEND_MISSING", f"{use.target} could not be started: {wrong.strerror}", use)
         self._grant.refuse("BACKEND_MISSING", f"{use.target} could not be run here", use, str(wrong))
@@ -308,17 +308,17 @@ class ScopedProcesses:
         return any(inside(real, (directory,)) for real in reals)
 
     async def _walls(self, use: Use) -> Walls:
-        text = "no sandbox is configured"
+        text, place = "no sandbox is configured", None
         if self._sandbox is not None:
             try:
                 walls = self._sandbox.walls(self._grant)
                 await give_secrets(walls, self._secret)
             except SandboxUnavailable as missing:
-                text = str(missing)
+                text, place = str(missing), missing.place
             else:
                 self._grant.programs = walls.layers
                 return walls
-        self._grant.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use)
+        self._grant.refuse("SANDBOX_UNAVAILABLE", f"{use.target} cannot be run: {text}", use, place=place)
 
     async def _secret(self, reference: str) -> str:
         """A secret that the walls keep outside; the call must hold it."""

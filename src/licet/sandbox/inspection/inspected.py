@@ -23,7 +23,7 @@ from licet.core.decision.decision import RequestMade
 from licet.core.policy.inspection import Inspection, is_inspected, place_with_port
 from licet.errors import Refused
 from licet.guard.grant import Grant
-from licet.guard.handles.fetch import checked_addresses
+from licet.guard.handles.fetch import at_first_address, checked_addresses
 from licet.guard.handles.messages import Pairs
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, StreamingHttp, Unconnected, Unreached
@@ -68,7 +68,7 @@ class Inspected:
             KeyChecks(grant, inspecting.inspection, inspecting.keys) if inspecting.inspection.stand_ins else None
         )
         self._places, self._authority = inspecting.inspection.places, inspecting.authority
-        self.tunnels = Tunnels(grant, self._places)
+        self.tunnels = Tunnels(grant, http, inspecting.inspection)
         self._idle: dict[KeptHttp, None] = {}  # connections without a request, the longest first
         self._distrustful: set[tuple[Use, str]] = set()
         self._tell = inspecting.tell
@@ -81,10 +81,10 @@ class Inspected:
         except InvalidUse:
             return None  # nothing connects there
 
-    def check_tunnel(self, host: str, port: int) -> None:
+    async def check_tunnel(self, host: str, port: int) -> None:
         """Refuse a tunnel to the address of a place that is looked into, unless a rule names the address."""
         with suppress(InvalidUse):  # nothing connects there
-            self.tunnels.check(connection_use(host, port))
+            await self.tunnels.check(connection_use(host, port))
 
     def tunnel_reader(self, host: str, port: int, server: socket.socket, reader: asyncio.StreamReader) -> Readable:
         """What a program sends in a tunnel, which breaks off if it asks for a place that is looked into."""
@@ -310,27 +310,29 @@ class _Connection:
         if until <= now:
             addresses = await checked_addresses(self._grant, self._run.http, use)
             self._found = now + ADDRESS_SECONDS, addresses
-            self._run.tunnels.found(addresses)
+            self._run.tunnels.found(addresses, use.port or 0)
         return addresses
 
     async def _exchange(self, sending: "_Sending", http: StreamingHttp, addresses: tuple[str, ...]) -> bool:
-        use, text = sending.there.use, "no connection"
-        for address in addresses:
+        use = sending.there.use
+
+        async def send(address: str) -> bool:
             exchange = Exchange(
                 *(sending.there.method, sending.url, use.target, use.port or 0, address),
                 *(sending.headers, sending.whole or b"", ANSWER_SECONDS),
             )
             try:
                 return await self._answered(sending, self._opened(sending, http, exchange))
-            except Unreached as failed:
-                text = str(failed)
+            except Unreached:
                 self._found = 0.0, ()  # the host may have moved
-            except Unconnected as broken:
-                if self._client.started:
-                    self._client.break_off()
-                    return False
-                self._grant.refuse("CONNECT_FAILED", str(broken), use)
-        self._grant.refuse("CONNECT_FAILED", text, use)
+                raise
+            except Unconnected:
+                if not self._client.started:
+                    raise
+                self._client.break_off()
+                return False
+
+        return await at_first_address(self._grant, use, addresses, send)
 
     def _opened(
         self, sending: "_Sending", http: StreamingHttp, exchange: Exchange

@@ -16,7 +16,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import KeyKept, KeyPlaced
 from licet.core.policy.inspection import Inspection, is_inspected, place_with_port
 from licet.guard.grant import Grant
-from licet.guard.handles.messages import BodyTooLarge, Corrupt, Decoder, Pairs
+from licet.guard.handles.messages import CODINGS, BodyTooLarge, Corrupt, Decoder, Pairs, codings_of
 from licet.guard.ports import Reply, Unconnected
 from licet.sandbox.inspection.stand_ins import CannotCheck, KeySentAway
 from licet.sandbox.limits import CHUNK, HELD_BACK_SECONDS, MOST_DECODED
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from licet.sandbox.inspection.stand_ins import KeysInAnswer, KeysOfRequest, StandIns
 
-_NOT_CODED = frozenset({"", "identity"})
-_DECODED = frozenset({"gzip", "x-gzip", "deflate"})
 _EXTENSIONS = "sec-websocket-extensions"
 # What lets a server answer so that a key cannot be found: compressed, or a part of it in each of several answers.
 _NOT_ASKED = frozenset({"accept-encoding", "range", "if-range", "request-range", "x-ms-range", _EXTENSIONS})
@@ -149,8 +147,8 @@ class RequestKeys:
         if reply.status == 101 and any(name.lower() == _EXTENSIONS for name, _ in headers):  # nobody asked for one
             raise Unconnected("the server agrees to an extension in which keys cannot be looked for")
         has_body = method != "HEAD" and reply.status not in (101, 204, 304)
-        codings = [coding for name, value in headers if name.lower() == "content-encoding" for coding in _words(value)]
-        decoder = _decoder(codings) if has_body and not _NOT_CODED.issuperset(codings) else None
+        codings = codings_of(headers) if has_body else ()
+        decoder = _decoder(codings) if codings else None
         if decoder is not None:
             dropped = ("content-encoding", "content-length")
             headers = tuple(pair for pair in headers if pair[0].lower() not in dropped)
@@ -215,12 +213,8 @@ class RequestKeys:
             self._run.grant.refuse("INPUT_INVALID", str(wrong), self._use)
 
 
-def _words(value: str) -> list[str]:
-    return [word.strip().lower() for word in value.split(",")]
-
-
-def _decoder(codings: list[str]) -> Decoder:
-    if len(codings) != 1 or codings[0] not in _DECODED:
+def _decoder(codings: tuple[str, ...]) -> Decoder:
+    if len(codings) != 1 or codings[0] not in CODINGS:
         raise Unconnected("the answer is compressed in a way that cannot be looked into for keys")
     return Decoder(codings[0], MOST_DECODED)
 

@@ -33,7 +33,11 @@ _BASE64URL = re.compile(r"[A-Za-z0-9_-]*")
 
 
 class CannotPlace(ValueError):
-    """A secret that cannot be placed by the proxy; the text says why, to a person."""
+    """A secret that cannot be placed by the proxy; the text says why, to a person. `name` is that of its entry."""
+
+    def __init__(self, text: str, name: str = "") -> None:
+        super().__init__(f"`{name}` cannot have a stand-in: {text}" if name else text)
+        self.name = name
 
 
 def check_key(secret: str) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 
 from licet.core.algebra.scope import inside
-from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.placing import place_of_key
+from licet.core.decision.reach import Reach
 from licet.core.policy.inspection import Inspection
 from licet.guard.execution import Command, SandboxUnavailable
 from licet.sandbox.grant_paths import KernelPaths
@@ -25,18 +26,16 @@ _OF_ALL, _OF_THE_USER = 0o444, 0o400  # modes: some clients refuse a file with k
 _NO_COPIES = "no file can be shown with a stand-in here, because there are no namespaces"
 
 
-async def begin(inspection: Inspection, value: Callable[[str], Awaitable[str]], ceiling: CapabilitySet) -> Inspecting:
+async def begin(inspection: Inspection, value: Callable[[str], Awaitable[str]], reach: Reach) -> Inspecting:
     """The authority and the stand-ins of one run; `value` gives the secret of a reference.
 
     Raises `SandboxUnavailable` for a key that cannot be placed, and for a file that cannot be read.
     """
     try:
-        keys = await read_keys(inspection, value, partial(read_key_file, ceiling=ceiling))
-    except (CannotPlace, ValueError) as wrong:
-        raise SandboxUnavailable(f"a key of `stand_ins` cannot be placed: {wrong}") from None
-    except OSError as wrong:
-        text = f"a file of `stand_ins` cannot be read: `{wrong.filename}`: {wrong.strerror}"
-        raise SandboxUnavailable(text) from None
+        keys = await read_keys(inspection, value, partial(read_key_file, ceiling=reach.manifest.ceiling))
+    except CannotPlace as wrong:
+        text = f"a key of `stand_ins` cannot be placed: {wrong}"
+        raise SandboxUnavailable(text, place_of_key(wrong.name, reach)) from None
     return Inspecting(inspection, Authority(inspection.inspect), keys)
 
 

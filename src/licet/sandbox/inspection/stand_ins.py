@@ -14,7 +14,15 @@ from msgspec import Struct
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.inspection import Inspection, StandIn, is_inspected
-from licet.guard.handles.messages import BodyTooLarge, Corrupt, Decoder, Pairs, is_connections_own
+from licet.guard.handles.messages import (
+    CODINGS,
+    BodyTooLarge,
+    Corrupt,
+    Decoder,
+    Pairs,
+    codings_of,
+    is_connections_own,
+)
 from licet.sandbox.inspection.key_files import value_in
 from licet.sandbox.inspection.key_forms import KeySearch, KeyStream, Match, rewritten
 from licet.sandbox.inspection.key_places import (
@@ -36,8 +44,6 @@ from licet.sandbox.limits import (
 )
 
 __all__ = ["CannotCheck", "CannotPlace", "KeySentAway", "KeysInAnswer", "KeysOfRequest", "StandIns", "read_keys"]
-
-_UNPACKED = frozenset({"gzip", "x-gzip", "deflate"})
 
 
 class KeySentAway(Exception):
@@ -88,7 +94,7 @@ async def read_keys(
             )
             check_key(secret)
         except CannotPlace as wrong:
-            raise CannotPlace(f"`{entry.name}` cannot have a stand-in: {wrong}") from None
+            raise CannotPlace(str(wrong), entry.name) from None
         entries_of.setdefault(secret, []).append(entry)
     keys: list[_Key] = []
     for secret, entries in entries_of.items():
@@ -101,9 +107,11 @@ def _content(entry: StandIn, read_file: Callable[[str], bytes]) -> bytes:
     try:
         content = read_file(entry.file)
     except OSError as wrong:
-        raise CannotPlace(f"`{entry.name}` cannot have a stand-in: {entry.file}: {wrong.strerror}") from None
+        raise CannotPlace(f"{entry.file}: {wrong.strerror}", entry.name) from None
+    except ValueError as wrong:
+        raise CannotPlace(str(wrong), entry.name) from None
     if len(content) > LARGEST_KEY_FILE:
-        raise CannotPlace(f"`{entry.name}` cannot have a stand-in: {entry.file} has more than {LARGEST_KEY_FILE} bytes")
+        raise CannotPlace(f"{entry.file} has more than {LARGEST_KEY_FILE} bytes", entry.name)
     return content
 
 
@@ -118,7 +126,7 @@ async def _copies(keys: Iterable[_Key], files: Mapping[str, bytes]) -> dict[str,
             if entry.file and await asyncio.to_thread(value_in, entry.file, copies[entry.file], entry.field) != (
                 key.stand_in
             ):
-                raise CannotPlace(f"`{entry.name}` cannot have a stand-in: {entry.file} has `{entry.field}` in escapes")
+                raise CannotPlace(f"{entry.file} has `{entry.field}` in escapes", entry.name)
     return copies
 
 
@@ -276,10 +284,9 @@ class KeysOfRequest:
 
     def _look_at_body(self, pairs: Pairs) -> None:
         self._type = media_type(", ".join(value for name, value in pairs if name.lower() == "content-type"))
-        stated = ",".join(value for name, value in pairs if name.lower() == "content-encoding")
-        codings = [word for part in stated.split(",") if (word := part.strip().lower()) not in ("", "identity")]
+        codings = codings_of(pairs)
         self._packed = bool(codings)
-        if len(codings) == 1 and codings[0] in _UNPACKED:
+        if len(codings) == 1 and codings[0] in CODINGS:
             self._decoder = Decoder(codings[0], LARGEST_UNPACKED_BODY)
             self._raw = self._unpacked = 0
         elif codings and len(self._listed) < len(self._keys):

@@ -20,7 +20,7 @@ from licet.core.algebra.rules import Destination, InvalidUse, Use, destination
 from licet.core.algebra.scope import is_address
 from licet.errors import Refused
 from licet.guard.grant import Grant
-from licet.guard.handles.fetch import checked_addresses
+from licet.guard.handles.fetch import at_first_address, checked_addresses
 from licet.guard.handles.messages import Pairs
 from licet.guard.meter import Exceeded
 from licet.guard.ports import Exchange, Http, Reply, Unconnected, Unreached
@@ -267,7 +267,7 @@ class Egress:
         """A connection to a host, and what the program sends there."""
         if self._inspected is None:
             return await connect(self._grant, self._http, host, port), client.reader
-        self._inspected.check_tunnel(host, port)
+        await self._inspected.check_tunnel(host, port)
         server = await connect(self._grant, self._http, host, port)
         try:
             return server, self._inspected.tunnel_reader(host, port, server, client.reader)
@@ -321,8 +321,9 @@ class Egress:
         client: HttpConnection,
         keys: "RequestKeys | None",
     ) -> None:
-        use, text = there.use, "no connection"
-        for address in addresses:
+        use = there.use
+
+        async def send(address: str) -> None:
             exchange = Exchange(
                 there.method, there.url, use.target, use.port or 0, address, headers, body, REQUEST_SECONDS
             )
@@ -334,19 +335,18 @@ class Egress:
                     await _respond(client, reply)
                     started = True
                     await self._pass_on(reply, client, size)
-            except Unreached as failed:
-                text, is_sent = str(failed), False
-            except Unconnected as broken:
-                if started:
-                    client.break_off()
-                    return
-                self._grant.refuse("CONNECT_FAILED", str(broken), use)
-            else:
-                return
+            except Unreached:
+                is_sent = False
+                raise
+            except Unconnected:
+                if not started:
+                    raise
+                client.break_off()
             finally:
                 if is_sent and self._inspected is not None:
                     self._inspected.note(there, keys, status, size[0])
-        self._grant.refuse("CONNECT_FAILED", text, use)
+
+        await at_first_address(self._grant, use, addresses, send)
 
     async def _pass_on(self, reply: Reply, client: HttpConnection, size: list[int]) -> None:
         async for piece in reply.body:

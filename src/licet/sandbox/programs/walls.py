@@ -26,8 +26,8 @@ from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
 from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.inspection import Inspection
-from licet.core.policy.manifest import Manifest
-from licet.core.policy.terms import least_limits, private_of, stated_inspection
+from licet.core.policy.manifest import every_key_file
+from licet.core.policy.terms import least_limits, private_of
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
 from licet.guard.held_paths import held_paths
@@ -300,7 +300,8 @@ class _CallWalls:
 
     def _with_keys_in_place(self, paths: KernelPaths, shown: Shown) -> KernelPaths:
         """The same, where no file with a key is moved. Other programs of the agent see a copy at its path alone."""
-        files = dict.fromkeys((*shown.keys, *_key_files(self._grant.reach.manifest)))
+        known = every_key_file(self._grant.reach.manifest)  # real paths of which some may be missing
+        files = dict.fromkeys((*shown.keys, *(os.path.realpath(path) for path in known if path.startswith("/"))))
         if not files:
             return paths
         from licet.sandbox.inspection.operator_files import kept_in_place
@@ -346,16 +347,6 @@ class _CallWalls:
                 yield KernelRule(path, landlock.READ_FILE)
 
 
-def _key_files(manifest: Manifest) -> Iterator[str]:
-    """The real paths of the files with keys of an agent and its servers, which may be missing."""
-    files = [entry.file for entry in stated_inspection(manifest).stand_ins]
-    for server in manifest.servers.values():
-        secrets = server.get("secrets")
-        entries = secrets.values() if isinstance(secrets, Mapping) else ()
-        files += [entry.get("file", "") for entry in entries if isinstance(entry, Mapping)]
-    return (os.path.realpath(path) for path in files if path.startswith("/"))
-
-
 def _with_copies(rules: tuple[KernelRule, ...], shown: Shown) -> tuple[KernelRule, ...]:
     """Kernel rules with those for copies. The rule of a file that was checked would refuse the copy in its place."""
     if not shown.copies:
@@ -380,7 +371,7 @@ class _InspectedWalls(_CallWalls):
         """Make the authority, and read the keys and the files that they are in; see `TakesSecrets`."""
         from licet.sandbox.inspection.shown import begin
 
-        self._inspecting = await begin(self._inspection, value, self._grant.reach.manifest.ceiling)
+        self._inspecting = await begin(self._inspection, value, self._grant.reach)
 
     def _shown(self, command: Command, paths: KernelPaths) -> Shown:
         from licet.sandbox.inspection.shown import shown_to
