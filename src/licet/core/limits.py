@@ -34,3 +34,9 @@ LONGEST_DRAFTED_NAME = 60  # characters of a name in a line of a drafted policy
 MOST_PURPOSE = 500  # characters of the purpose of a session
 MOST_TEXTS = 1000  # different capabilities that one tally of refusals counts separately
 MOST_DIGITS = 18  # digits of a count in a search that are read
+
+# Flow
+SHORT_VALUE = 3  # characters; a shorter value stands in a text only as a whole, since it stands in most by chance
+LONGEST_RUN_OF_MARKS = 30  # combining marks after one letter, as in the stream-safe format of Unicode
+LONGEST_NUMBER = 40  # characters of a number that is compared by value
+LONGEST_DATE = 80  # characters of a date that is compared by month and day
