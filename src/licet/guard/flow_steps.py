@@ -19,8 +19,8 @@ from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import FLOW_REASONS
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet, value_name
-from licet.core.flow.known import Known, Reading, was_read
 from licet.core.flow.labels import is_private, labels_of_result, leaves, secrets_of_result
+from licet.core.flow.session_knowledge import Known, Reading, was_read
 from licet.core.ledger.entry import FlowFact, FoundFact, MetFact, SecretFact, UnmetFact
 from licet.core.policy.flow import Flow, ResultLabels, SecretSource
 from licet.core.policy.layer import Layer, Rule

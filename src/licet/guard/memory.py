@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
-from licet.core.flow.known import Known, Reading
+from licet.core.flow.session_knowledge import Known, Reading
 from licet.core.ledger.entry import Entry, FlowFact, SecretFact
 from licet.core.policy.flow import SecretSource
 from licet.guard.limits import MEMORIES_KEPT

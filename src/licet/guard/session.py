@@ -18,7 +18,7 @@ from licet.core.algebra.scope import visible
 from licet.core.algebra.set import Rules
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Approval, Ground
-from licet.core.flow.known import Reading
+from licet.core.flow.session_knowledge import Reading
 from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import AgentFact
 from licet.core.policy.flow import ResultLabels

@@ -14,8 +14,8 @@ import yaml
 from licet.core.decision.flow_judgement import judge
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.flow.judgement import Judgement
-from licet.core.flow.known import Known, Reading, from_task
 from licet.core.flow.labels import labels_of_result, secrets_of_result
+from licet.core.flow.session_knowledge import Known, Reading, from_task
 from licet.core.policy.flow import Flow, ResultLabels, SecretSource, Source
 
 from ..manifests import admission, manifest, tool

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from licet.core.decision.flow_judgement import judge
 from licet.core.flow.judgement import Judgement
-from licet.core.flow.known import Known, Reading
+from licet.core.flow.session_knowledge import Known, Reading
 from licet.core.policy.flow import Flow, Label, ResultLabels
 
 from .cases import ACT, flow_of, reach_for

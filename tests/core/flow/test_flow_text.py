@@ -14,7 +14,7 @@ from counted import lines
 from licet.core.flow.text import _BECOME_MARKS, _MAYBE_MARKS, folded, in_word, is_plain, normal, stands_in, words
 from licet.core.limits import LONGEST_RUN_OF_MARKS
 
-CASES: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "text.yaml").read_text())
+CASES: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "texts" / "text.yaml").read_text())
 EVERY_CHARACTER = [chr(code) for code in range(sys.maxunicode + 1)]
 # Text as hostile as it comes: what normal forms treat in a special way, next to letters, digits and punctuation.
 ODD = (

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from counted import lines
 from licet.core.flow.text import normal
-from licet.core.flow.values import (
+from licet.core.flow.written_values import (
     Address,
     addresses_in,
     date_of,
@@ -25,7 +25,7 @@ from licet.core.flow.values import (
     url_keys_in,
 )
 
-CASES: dict[str, list[Any]] = yaml.safe_load((Path(__file__).parent / "values.yaml").read_text())
+CASES: dict[str, list[Any]] = yaml.safe_load((Path(__file__).parent / "texts" / "values.yaml").read_text())
 
 
 def every(kind: str) -> pytest.MarkDecorator:

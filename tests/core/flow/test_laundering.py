@@ -7,7 +7,7 @@ import pytest
 
 from licet.core.decision.flow_judgement import judge
 from licet.core.flow.judgement import Judgement
-from licet.core.flow.known import Known, Reading
+from licet.core.flow.session_knowledge import Known, Reading
 
 from .cases import ACT, flow_of, reach_for, remember
 

@@ -10,10 +10,10 @@ from msgspec import Struct
 from licet.core.decision.reach import Reach
 from licet.core.flow.indexed import Sought, sought
 from licet.core.flow.judgement import Found, Met, Unmet, value_name
-from licet.core.flow.known import Known
 from licet.core.flow.labels import scalars, text_of
+from licet.core.flow.session_knowledge import Known
 from licet.core.flow.text import normal
-from licet.core.flow.values import Address, addresses_in, is_own, path_parts
+from licet.core.flow.written_values import Address, addresses_in, is_own, path_parts
 from licet.core.limits import LONGEST_JUDGED, SHORT_VALUE
 from licet.core.policy.flow import BY_ANCHOR, OF_ROLE, ORIGINS, ArgumentFlow, Flow, FlowOrigin, Role, ToolFlow
 from licet.core.values import Origin

@@ -5,18 +5,19 @@ what is unmet is asked about or refused, and nothing that another rule refuses i
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.flow_arguments import Asking, judged_arguments, unmet_origin
 from licet.core.decision.reach import Reach
 from licet.core.flow.indexed import sought
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet
-from licet.core.flow.known import Known, from_task
 from licet.core.flow.labels import scalars, text_of
+from licet.core.flow.session_knowledge import Known, from_task
 from licet.core.flow.text import folded, words
 from licet.core.policy.argument_ties import EITHER, FORMATS, URL, kind_of_name
-from licet.core.policy.flow import ORIGINS, ArgumentFlow, Flow, FlowOrigin, Role, SecretSource, ToolFlow
+from licet.core.policy.flow import ORIGINS, ArgumentFlow, Flow, FlowOrigin, SecretSource, ToolFlow
+from licet.core.policy.flow_terms import argument_flow
 from licet.core.policy.layer import WRITES
 
 __all__ = [
@@ -38,7 +39,6 @@ _KEEPS = CapabilitySet(
     )
 )
 _NETWORK_READS = CapabilitySet(("network:read:*",))
-_ROLES: tuple[Role, ...] = get_args(Role)
 _KNOWN: tuple[FlowOrigin, ...] = tuple(one for one in ORIGINS if one != "unknown")
 
 
@@ -48,23 +48,11 @@ def tool_flow(reach: Reach) -> ToolFlow:
     asked_by: dict[tuple[str, ...], None] = {}
     for admission in reach.admissions:
         for name, rule in admission.args.items():
-            if isinstance(rule, Mapping) and (stated := _argument_flow(rule)) is not None:
+            if (stated := argument_flow(rule)) is not None:
                 found.setdefault(name, {})[stated] = None
-        listed: tuple[str, ...] = getattr(admission, "asked_by", ())
-        if listed:
-            asked_by[tuple(listed)] = None
+        if admission.asked_by:
+            asked_by[admission.asked_by] = None
     return ToolFlow(arguments={name: tuple(rules) for name, rules in found.items()}, asked_by=tuple(asked_by))
-
-
-def _argument_flow(rule: Mapping[str, Any]) -> ArgumentFlow | None:
-    """The part of a rule on an argument that is about flow; None if it has none."""
-    role, origins = rule.get("flow"), rule.get("from")
-    if role is None and origins is None:
-        return None
-    taken = None if origins is None else tuple(one for one in ORIGINS if one in origins)
-    if role is not None and role not in _ROLES:  # a reader refuses it; here it takes nothing
-        role, taken = None, ()
-    return ArgumentFlow(role=role, origins=taken, of=tuple(rule.get("of", ())), always=rule.get("always") is True)
 
 
 def judge(reach: Reach, flow: Flow, arguments: Mapping[str, object], known: Known) -> Judgement:

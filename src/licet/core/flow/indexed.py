@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from licet.core.flow.labels import Leaf, is_untrusted, leaves, scalars, text_of
 from licet.core.flow.text import folded, is_plain, normal, stands_in
-from licet.core.flow.values import date_of, dates_in, number_of, numbers_in, path_parts, url_key, url_keys_in
+from licet.core.flow.written_values import date_of, dates_in, number_of, numbers_in, path_parts, url_key, url_keys_in
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import (
     LONGEST_JUDGED,

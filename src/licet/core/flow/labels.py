@@ -12,7 +12,7 @@ from msgspec import Struct
 from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import Malformed, resolved_path, visible
 from licet.core.flow.text import folded, normal
-from licet.core.flow.values import number_of
+from licet.core.flow.written_values import number_of
 from licet.core.limits import DEEPEST_POINTER, LONGEST_ACK, LONGEST_NAME_IN_A_RESULT, MOST_WORDS_OF_A_NAME
 from licet.core.policy.flow import Flow, Label, ResultLabels, SecretSource
 

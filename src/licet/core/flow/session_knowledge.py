@@ -12,7 +12,7 @@ from licet.core.flow.indexed import Indexed, Place, Reading, Sought, Task, sough
 from licet.core.flow.judgement import Found
 from licet.core.flow.labels import leaves, scalars
 from licet.core.flow.text import folded
-from licet.core.flow.values import is_own
+from licet.core.flow.written_values import is_own
 from licet.core.limits import MOST_FOUND, MOST_REMEMBERED, MOST_TAINTS, MOST_UNREAD, SHORTEST_SECRET
 from licet.core.policy.flow import FlowOrigin, SecretSource
 
