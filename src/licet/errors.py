@@ -15,7 +15,15 @@ from msgspec.structs import replace
 
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import Malformed, visible
-from licet.core.decision.decision import Ask, Deny, explain, missing_at_host, reach_behind, with_reasons
+from licet.core.decision.decision import (
+    Ask,
+    Deny,
+    explain,
+    missing_at_host,
+    reach_behind,
+    reason_of,
+    with_reasons,
+)
 from licet.core.decision.request import REASON_OF_DOMAIN, Reason, RequestAsSent
 from licet.core.decision.validate import Misfit
 from licet.core.values import Problem
@@ -62,7 +70,7 @@ class Refused(LicetError):
 
     def __init__(self, decision: Deny | Ask) -> None:
         self.decision = decision = with_reasons(decision) if isinstance(decision, Deny) else decision
-        self.code: Reason = decision.reason
+        self.code: Reason = reason_of(decision)
         self.use = decision.use
         text = _sentence(self.code, decision)
         super().__init__(f"{self.code}: {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'}")

@@ -34,6 +34,7 @@ from licet.core.decision.decision import (
     Deny,
     Event,
     Happened,
+    reason_of,
     with_reasons,
 )
 from licet.core.decision.reach import Reach
@@ -584,7 +585,7 @@ class Grant:
                 rules = "; ".join(map(str, self.reach.grounds_of(use)))
                 granted[use] = CapabilityGranted(asked, self.request.tool, "", rules)
             return granted[use]
-        reason = refusal.reason
+        reason = reason_of(refusal)
         if isinstance(refusal, Deny):
             asked = refusal.lacking or (_MALFORMED.get(reason, asked) if use is None else asked)
         return CapabilityDenied(asked, self.request.tool, reason, "; ".join(map(str, refusal.rules)))

@@ -117,12 +117,6 @@ class Ask(Struct, frozen=True):
     also: tuple[Approval, ...] = ()  # further approvals that this call is known to need
     verdict = "ask"
 
-    @property
-    def reason(self) -> Reason:
-        """The code: the first rule of flow that is not met, or that a person must approve the call."""
-        first = self.rules[0].reason if self.rules else "APPROVAL_REQUIRED"
-        return first if first in FLOW_REASONS else "APPROVAL_REQUIRED"
-
     def __bool__(self) -> NoReturn:
         raise TypeError(_NO_TRUTH)
 
@@ -131,6 +125,14 @@ class Ask(Struct, frozen=True):
 
 
 Decision = Allow | Deny | Ask
+
+
+def reason_of(stopped: Deny | Ask) -> Reason:
+    """The code of a decision that stops a call: of a question, a rule of flow or that a person must approve."""
+    if isinstance(stopped, Deny):
+        return stopped.reason
+    first = stopped.rules[0].reason if stopped.rules else "APPROVAL_REQUIRED"
+    return first if first in FLOW_REASONS else "APPROVAL_REQUIRED"
 
 
 class CallEvent(Compared, frozen=True):
@@ -170,7 +172,7 @@ def events(decision: Decision) -> tuple[CapabilityGranted | CapabilityDenied, ..
         return granted or (CapabilityGranted(f"tool:call:{request.tool}", request.tool, "", ""),)
     lacking = stopped.lacking if isinstance(stopped, Deny) else ""
     asked = str(stopped.use) if stopped.use else lacking or f"tool:call:{request.tool}"
-    reason = stopped.reason
+    reason = reason_of(stopped)
     return (*granted, CapabilityDenied(asked, request.tool, reason, "; ".join(map(str, stopped.rules))))
 
 
