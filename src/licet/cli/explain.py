@@ -190,7 +190,7 @@ def _arguments_of(entry: dict[str, Any], state: Path | None) -> Mapping[str, obj
         return None
     from licet.assemble.gate import stored_approvals
     from licet.backends.approvals.store import CannotAnswer
-    from licet.cli.receipts import ledger_in
+    from licet.assemble.ledger import ledger_in
     from licet.guard.ports import Unavailable
 
     try:

@@ -11,7 +11,7 @@ earlier values are unknown. Any thread may use a memory.
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
@@ -99,7 +99,7 @@ class SessionMemory:
 
     def together(self) -> Moment:
         """The present moment, for calls that are made together, of which the last may start after the first has ended."""
-        moment = Moment()
+        moment = self.moment()
         with self._lock:
             moment.known = self._known.child()
         return moment
@@ -142,20 +142,31 @@ class SessionMemory:
 
     # For a session that is opened again --------------------------------------------------------------------------------
 
-    def restore(self, earlier: Iterable[Entry], key: bytes | None) -> None:
-        """Restore taint and secrets from the receipts of this session. Their values stay unknown."""
+    def restore(self, earlier: Iterable[Entry], key: bytes | None, unreadable: str = "") -> None:
+        """Restore taint and secrets from the receipts of this session, before it is asked anything.
+
+        Their values stay unknown. `unreadable` is why they could not be read: then it counts as tainted.
+        """
         found = list(earlier)
         with self._lock:
             if self.is_restored:
                 return
             if key is not None:
                 self.key = key
-            for entry in found:
-                self._restore(entry)
-            if self._parent is not None:
-                self._parent._inherited_by(self._known)  # it may have been restored after this one began
-            self.is_reopened = bool(found)
+            # Also what calls are judged by that were made before: nobody was asked about them yet.
+            for known in {id(one): one for one in self._states()}.values():
+                for entry in found:
+                    _restore(known, entry)
+                if unreadable:
+                    known.taint(unreadable)
+                if self._parent is not None:
+                    self._parent._inherited_by(known)  # it may have been restored after this one began
+            self.is_reopened = bool(found or unreadable)
             self.is_restored = True
+
+    def _states(self) -> Iterator[Known]:
+        yield self._known
+        yield from (one.known for one in self._moments if one.known is not None)
 
     def _inherited_by(self, known: Known) -> None:
         with self._lock:
@@ -164,20 +175,6 @@ class SessionMemory:
             for why in self._known.private_by:
                 known.read_private(why)
             known.read_secrets(self._known.secrets_read)
-
-    def _restore(self, entry: Entry) -> None:
-        flow = entry.flow
-        if not isinstance(flow, FlowFact):
-            self._known.taint(entry.id)  # made without `flow:`, so nothing is known about what it returned
-            return
-        for why in flow.tainted_by:
-            self._known.taint(why)
-        if flow.taints is True:
-            self._known.taint(entry.id)
-        if flow.private is True:
-            self._known.read_private(entry.id)
-        if isinstance(flow.secrets, tuple):
-            self._known.read_secrets(map(_source, flow.secrets))
 
     def forget(self) -> None:
         """Forget all results, since calls were made that nobody watched. The next call reads the receipts."""
@@ -221,6 +218,21 @@ class Memories:
             live = list(self._live.values())
         for memory in live:
             memory.forget()
+
+
+def _restore(known: Known, entry: Entry) -> None:
+    flow = entry.flow
+    if not isinstance(flow, FlowFact):
+        known.taint(entry.id)  # made without `flow:`, so nothing is known about what it returned
+        return
+    for why in flow.tainted_by:
+        known.taint(why)
+    if flow.taints is True or entry.kind == "decision":  # without a receipt, it may have returned anything
+        known.taint(entry.id)
+    if flow.private is True:
+        known.read_private(entry.id)
+    if isinstance(flow.secrets, tuple):
+        known.read_secrets(map(_source, flow.secrets))
 
 
 def _source(fact: SecretFact) -> SecretSource:

@@ -42,7 +42,7 @@ from licet.backends.ledger.state import (
 )
 from licet.backends.secrets import SigningKey, check_signature, key_if_readable
 from licet.core.late_pattern import late_pattern
-from licet.core.ledger.entry import Checkpoint, Row, time_text
+from licet.core.ledger.entry import Checkpoint, LinkedEntry, Row, Unsound, read_entry, time_text
 from licet.core.ledger.verify import Finding, Outcome, verify
 from licet.guard.ports import LedgerUnavailable
 from licet.own_files import open_regular

@@ -224,7 +224,6 @@ class MetFact(Fact, frozen=True, kw_only=True):
 
     argument: str
     pointer: str | UnsetType = UNSET
-    value_digest: str | UnsetType = UNSET
     origins: tuple[FoundFact, ...] = ()
 
 
