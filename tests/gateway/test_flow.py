@@ -11,7 +11,7 @@ import pytest
 from licet.assemble.gate import stored_approvals
 from licet.core.ledger.entry import FlowFact, ObservedFact
 from licet.gateway.gateway import gateway_servers
-from licet.gateway.limits import LONGEST_TASK
+from licet.gateway.limits import LONGEST_TASK, MOST_REMEMBERED
 from licet.gateway.observation import observation
 from licet.mcp.protocol import RESUMED_KEY, TASK_KEY
 from sandbox.levels import needs_walls
@@ -303,6 +303,23 @@ def test_the_uri_of_an_updated_resource_is_seen(tmp_path: Path, store_path: Path
 
     assert played(made, steps) == UNMET
     assert origins(made) == ["seen"]
+
+
+def test_a_flood_of_messages_fills_no_memory_and_what_comes_late_is_unknown(tmp_path: Path, store_path: Path) -> None:
+    flood = [["repeat", MOST_REMEMBERED, ["log", "info", "step {n}"]], ["log", "info", TOLD]]
+    made = workspace(tmp_path, store_path, steps=flood)
+
+    async def scene() -> tuple[str, int]:
+        backend = made.backend()
+        async with connected(backend, "plain", "2025") as client:
+            await client.call("steps")
+            told = await send(client, MALLORY)
+            return told, len(backend._session.remembering().ask(None, lambda known: known.results))
+
+    told, kept = asyncio.run(scene())
+    assert told == UNMET
+    assert origins(made) == ["unknown"]
+    assert kept <= MOST_REMEMBERED + 2
 
 
 @pytest.mark.parametrize("channel", ["log", "progress", "update"])

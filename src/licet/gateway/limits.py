@@ -44,6 +44,7 @@ LONGEST_REPORT = 500  # characters; of a line about a server or a definition, wh
 LONGEST_REPORTED = 200  # characters; of a client's text in errors and reports
 LONGEST_CLIENT_ERROR = 2000  # characters; of a client's error that a server is told
 LONGEST_PROGRESS = 500  # characters; of a server's message about its progress
+MOST_REMEMBERED = 1000  # messages; of servers outside of results, that a session remembers: later ones are unknown
 LONGEST_TASK = 100_000  # characters; of all that a client says is the task
 LONGEST_CLAIM = 200  # characters; of what a client says of itself, in receipts
 MOST_SUMMARY_LINES = 30  # lines; of the summary when observing ends

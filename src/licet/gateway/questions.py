@@ -45,6 +45,7 @@ from licet.gateway.limits import (
     MOST_DELETES_SHOWN,
     MOST_FORM_BYTES,
     MOST_QUESTION_BYTES,
+    MOST_REMEMBERED,
     REPORTS_A_SECOND,
     REPORTS_AT_ONCE,
 )
@@ -173,6 +174,7 @@ class ServerMessages(Peer):
         self._client = client
         self._may_know_root = may_know_root  # (server, path)
         self._report = report
+        self._remembered = 0  # messages of servers that the session remembers; the first one has tainted it
         self._reports = {name: Rate(REPORTS_AT_ONCE, REPORTS_A_SECOND) for name in servers}
 
     # What servers tell ------------------------------------------------------------------------------------------------
@@ -199,7 +201,9 @@ class ServerMessages(Peer):
             self._read(f"a message about progress of the server `{server}`", message)
 
     def _read(self, source: str, value: object) -> None:
-        if self._gate.policy.flow is not None:
+        """Remember what the client is told. A server that floods must not make questions slow: the rest is unknown."""
+        if self._gate.policy.flow is not None and self._remembered < MOST_REMEMBERED:
+            self._remembered += 1
             self._session.read(source, value)
 
     def dropped(self, server: str, text: str) -> None:

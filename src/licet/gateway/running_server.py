@@ -35,7 +35,7 @@ from licet.gateway.limits import (
     START_SECONDS,
 )
 from licet.guard.execution import Pausable
-from licet.guard.flow import value_of_mcp
+from licet.guard.flow_steps import value_of_mcp
 from licet.guard.gate import BareGate
 from licet.guard.grant import Grant
 from licet.guard.registration import Registered
