@@ -22,7 +22,7 @@ An action is a list, a verb first. In texts, `{id}` is the id of the request, `{
     ["seen"]                  answer with all messages that came, as JSON in a text
     ["line", TEXT]            write a line as it is            ["bytes", TEXT, COUNT]   write without a newline
     ["stderr", TEXT]          write a line to stderr           ["repeat", COUNT, ACTION …]
-    ["notify", METHOD, PARAMS]                                 ["progress", STEP, TOTAL]
+    ["notify", METHOD, PARAMS]                                 ["progress", STEP, TOTAL, TEXT?]
     ["log", LEVEL, DATA]      a log message                    ["tools", DEFINITIONS]   have other tools from now on
     ["ask", METHOD, PARAMS]   a request on the wire; waits for its answer, then answers the call with it
     ["ask_only", METHOD, PARAMS]  the same, without answering the call
@@ -267,9 +267,10 @@ class Server:
                     self.act(actions, request_id, params, number)
             case "notify", [method, about]:
                 self.notify(method, about)
-            case "progress", [step, total]:
+            case "progress", [step, total, *message]:
                 token = params["_meta"]["progressToken"]
                 about = {"progressToken": token, "progress": step, "total": total}
+                about |= {"message": message[0]} if message else {}
                 self.write({"method": "notifications/progress", "params": about})
             case "log", [level, data]:
                 self.notify("notifications/message", {"level": level, "data": data})

@@ -38,14 +38,16 @@ class Workspace:
 
     def __init__(
         self, place: Path, state: Path, servers: Mapping[str, Mapping[str, Any]], capabilities: Mapping[str, Any],
-        **shared: Any,
+        *, flow: Mapping[str, Any] | None = None, **shared: Any,
     ) -> None:  # fmt: skip
         self.place, self.state = place.resolve(), state
         self.reports: list[str] = []
         place.mkdir(parents=True, exist_ok=True)
         entries = {name: _entry(about) for name, about in servers.items()}
         self._write("licet.yaml", {"servers": entries, **shared})
-        self._write(AGENT, {"agent": "desk", "capabilities": dict(capabilities)})
+        self._write(
+            AGENT, {"agent": "desk", "capabilities": dict(capabilities), **({"flow": dict(flow)} if flow else {})}
+        )
         self.lock({name: {**about["script"], **about.get("locked", {})} for name, about in servers.items()})
 
     @property
@@ -87,10 +89,17 @@ class Workspace:
 
     @asynccontextmanager
     async def gateway(
-        self, era: str = "2025", session: str = "g-test", secrets_file: Path | None = None, **about: Any
+        self,
+        era: str = "2025",
+        session: str = "g-test",
+        secrets_file: Path | None = None,
+        *,
+        task: str = "",
+        is_resumed: bool = False,
+        **about: Any,
     ) -> AsyncIterator[Client]:
         """A client of a gateway in this process; it is open, and the servers run."""
-        backend = self.backend(session, secrets_file=secrets_file)
+        backend = self.backend(session, secrets_file=secrets_file, task=task, is_resumed=is_resumed)
         names = naming(self.manifest.servers, self.manifest.gateway_names or "")  # type: ignore[arg-type]
         async with connected(backend, names, era, **about) as client:
             yield client

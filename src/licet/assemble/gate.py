@@ -510,11 +510,12 @@ def run(
     *,
     session: str = "main",
     purpose: str | None = None,
+    task: str = "",
 ) -> Result:
-    """Call one tool and wait for the result, in scripts without an event loop."""
+    """Call one tool and wait for the result, in scripts without an event loop. `task` is what the user said."""
 
     async def call() -> Result:
-        async with gate.session(session) as opened:
+        async with gate.session(session, task=task) as opened:
             return await opened.call(tool, arguments, purpose=purpose)
 
     try:

@@ -163,6 +163,7 @@ def command(
     file: str | None,
     session: str,
     purpose: str | None,
+    task: str,
     secrets: Path | None,
     state: Path | None,
     ask: bool,
@@ -190,6 +191,11 @@ def command(
     KEY=VALUE is an argument:
       key=value    as text where the tool takes text, otherwise read as JSON
       key:=json    always read as JSON
+
+    \b
+    Under a policy with `flow:`, a session that has read text of others (a mail, a page) may use in some arguments only
+    values that the task or a trusted result has. The task of each call is what --task says:
+      licet call desk.yaml send_mail to=dora@example.com --task "Send Dora (dora@example.com) the notes"
 
     \b
     A secrets file has NAME=value lines, and only its owner may read it (chmod 600).
@@ -229,7 +235,7 @@ def command(
     _build_ahead(gate, tool)
     show_new_session(ctx, session)
     try:
-        result = run(gate, tool, given, session=session, purpose=purpose)
+        result = run(gate, tool, given, session=session, purpose=purpose, task=task)
     except KeyboardInterrupt:
         text = f"interrupted: the call was ended; `licet receipts list{state_option(kept)}` has its receipt"
         raise KeyboardInterrupt(text) from None

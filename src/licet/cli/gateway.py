@@ -17,7 +17,16 @@ from licet.assemble.policy_problems import other_workspace, tools_without_server
 from licet.assemble.review import state_directory, straight
 from licet.cli.discovery import check_setting, named_or_found, require_trust
 from licet.cli.limits import OBSERVING_HOURS, REPORT_LINE_BYTES
-from licet.cli.options import FILE, Setting, duration, json_option, secrets_option, setting_options, sound_manifest
+from licet.cli.options import (
+    FILE,
+    Setting,
+    duration,
+    json_option,
+    secrets_option,
+    setting_options,
+    sound_manifest,
+    task_option,
+)
 from licet.cli.output import fail
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Manifest
@@ -40,6 +49,7 @@ def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
         (
             click.argument("manifest", type=FILE, required=False),
             click.option("--session", metavar="ID", help="Continue this session: its budgets, approvals and receipts."),
+            task_option,
             click.option(
                 "--state", type=click.Path(path_type=Path, file_okay=False), help="Keep state in this directory."
             ),
@@ -86,6 +96,7 @@ def command(
     is_open: bool,
     manifest: Path | None,
     session: str | None,
+    task: str,
     state: Path | None,
     accepted: bool,
     secrets: Path | None,
@@ -98,6 +109,10 @@ def command(
     Reports go to standard error. One connection is one session. With --accepted, secrets that `licet init --mcp` keeps
     for this policy are found without --secrets. `${workdir}` is the directory of the policy (the parent
     of `.licet/`), wherever the client starts this, unless --workdir names another.
+
+    Under a policy with `flow:`, --task is what the user asked for, if who starts this knows it. A client may say it
+    only with `flow: {task_through_client: true}`. A session that --session names counts as resumed: it may have read
+    all kinds of text before.
 
     \b
       licet gateway research.yaml
@@ -138,7 +153,7 @@ def command(
         except LicetError as wrong:
             fail(str(wrong))
     try:
-        serve(policy, place, names, session, secrets, setting, observed=observed, ready=ready)
+        serve(policy, place, names, session, secrets, setting, observed=observed, ready=ready, task=task)
     finally:
         if observed is not None and observed.recording is not None:
             _report_recording(observed.recording)
@@ -226,6 +241,7 @@ def serve(
     own_tools: Sequence[Tool] | None = None,
     observed: "Observation | None" = None,
     ready: Supervisor | None = None,
+    task: str = "",
 ) -> None:
     """Serve one client over standard input and output, until it closes its end."""
     from licet.gateway.connection import serve_stdio
@@ -242,6 +258,8 @@ def serve(
             own_tools=own_tools,
             observed=observed,
             ready=ready,
+            task=task,
+            is_resumed=session is not None,
         )
         asyncio.run(serve_stdio(backend, names, report))
     except InvalidSession as wrong:

@@ -140,6 +140,14 @@ secrets_option = click.option(
 )
 
 
+task_option = click.option(
+    "--task",
+    metavar="TEXT",
+    default="",
+    help="What the user asked for, in the user's words alone: a policy with `flow:` lets arguments come from it.",
+)
+
+
 def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add `--json`, `--sarif` and `--github` to a command. It can be given one of them."""
 
@@ -357,7 +365,7 @@ def show_new_session(ctx: click.Context, session: str) -> None:
 
 
 def caller_options(what: str) -> Callable[[Command], Command]:
-    """Add `--session`, `--new-session`, `--purpose`, `--secrets` and `--state` to a command.
+    """Add `--session`, `--new-session`, `--task`, `--purpose`, `--secrets` and `--state` to a command.
 
     `what` is what it does: a call or a run.
     """
@@ -368,6 +376,7 @@ def caller_options(what: str) -> Callable[[Command], Command]:
             click.option("--state", metavar="DIR", type=FILE, help=kept),
             secrets_option,
             click.option("--purpose", metavar="TEXT", help=f"The reason of the {what}; the receipt keeps it."),
+            task_option,
             click.option(
                 "--new-session",
                 is_flag=True,

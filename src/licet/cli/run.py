@@ -63,6 +63,7 @@ class RunOptions(Struct, frozen=True):
     ask: bool = False
     session: str = "main"
     purpose: str | None = None
+    task: str = ""
     secrets: Path | None = None
     state: Path | None = None
     flags: Flags = Flags()
@@ -214,6 +215,7 @@ def command(
     ask: bool,
     session: str,
     purpose: str | None,
+    task: str,
     secrets: Path | None,
     state: Path | None,
     setting: Setting,
@@ -245,6 +247,9 @@ def command(
       licet run --allow-read src -- make test       with less than that policy
       licet run --ask -- ./agent                    a program whose policy asks you
 
+    Under a policy with `flow:`, the command holds less once the session has read a secret: it writes and connects only
+    where the readers of that secret are.
+
     \b
     Exit codes:
       that of CMD, or 128 plus the number of the signal that ended it
@@ -255,7 +260,7 @@ def command(
     words: list[str] = _from_here(ctx.meta["command"], setting.workdir)
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
-    wanted = RunOptions(ask, session, purpose, secrets, state, Flags(read, write, net, env), save)
+    wanted = RunOptions(ask, session, purpose, task, secrets, state, Flags(read, write, net, env), save)
     ctx.exit(run_program(ctx, manifest, name, setting, words, wanted, ctx.meta[AHEAD]))
 
 
@@ -306,7 +311,8 @@ def run_program(
         return REFUSED
     except Refused as wrong:  # the lock next to the policy differs: the run is refused, and leaves a receipt
         refusing = RefusingGate(wrong, policy, Backends.local(state), workdir=setting.workdir)
-        result = run(refusing, name or PROGRAM, {"command": words}, session=wanted.session, purpose=wanted.purpose)
+        named, words_of_it = name or PROGRAM, {"command": words}
+        result = run(refusing, named, words_of_it, session=wanted.session, purpose=wanted.purpose, task=wanted.task)
         return _report(result, [], 0, state_option(state), None)
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")
@@ -319,7 +325,7 @@ def run_program(
     before = signal.signal(signal.SIGTERM, _terminated)
     interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
     try:
-        result = run(gate, tool, {"command": words}, session=wanted.session, purpose=wanted.purpose)
+        result = run(gate, tool, {"command": words}, session=wanted.session, purpose=wanted.purpose, task=wanted.task)
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
     except KeyboardInterrupt:
         text = (

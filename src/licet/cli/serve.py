@@ -14,6 +14,7 @@ from licet.cli.output import fail
 def command(
     manifest: Path | None,
     session: str | None,
+    task: str,
     state: Path | None,
     accepted: bool,
     secrets: Path | None,
@@ -25,8 +26,12 @@ def command(
     recorded, as with `licet call`. Reports go to standard error. One connection is one session. `${workdir}` is the
     directory of the policy, unless --workdir names another.
 
+    Under a policy with `flow:`, --task is what the user asked for, if who starts this knows it. A session that
+    --session names counts as resumed: it may have read all kinds of text before.
+
     \b
       licet serve research.yaml
+      licet serve research.yaml --task "Send the notes to dora@example.com"
     """
     policy, place, setting = served_policy(manifest, state, setting, accepted=accepted)
     from licet.assemble.importing import imported_tools
@@ -34,4 +39,4 @@ def command(
     tools = imported_tools(policy)
     if not tools:
         fail(f"{policy.origin.file}: no tool here has a function: name one with `from:` under `tools`")
-    serve(policy, place, "whole", session, secrets, setting, tools)
+    serve(policy, place, "whole", session, secrets, setting, tools, task=task)

@@ -260,12 +260,11 @@ class Client:
             self._known.add(event)
             self._reported(event)
 
-    def log(self, params: Mapping[str, Any]) -> None:
-        """Pass on a log message that belongs to no call. A client of 2026 wants none."""
-        if self.era == "2025":
-            self.log_from(params, self.level)
+    def log(self, params: Mapping[str, Any]) -> bool:
+        """Pass on a log message that belongs to no call. A client of 2026 wants none. Whether it was sent."""
+        return self.era == "2025" and self.log_from(params, self.level)
 
-    def log_from(self, params: Mapping[str, Any], level: str) -> None:
+    def log_from(self, params: Mapping[str, Any], level: str) -> bool:
         """Send a log message if it is at or above `level`. An empty level lets everything pass."""
         known, _ = kept(params, LOG_PARAMS)
         said = known.get("level")
@@ -273,6 +272,8 @@ class Client:
             self.report("server", "notification", "notifications/message", "it has no known `level`, or no `data`")
         elif (not level or LEVELS.index(said) >= LEVELS.index(level)) and not self.crowded():
             self.send(Notification("notifications/message", known))
+            return True
+        return False
 
     def list_changed(self, kind: Changed) -> None:
         """Tell the client that one of its lists is not what it was."""
@@ -280,13 +281,15 @@ class Client:
             if kind in stream.lists:
                 self._tell(stream, f"notifications/{kind}/list_changed", {})
 
-    def resource_updated(self, server: str, uri: str) -> None:
-        """Tell who subscribed to this resource of this server, or to one above it, unless the transport is behind."""
-        if self.crowded():
-            return
-        for stream in self.streams:
-            if stream.covers(server, uri):
-                self._tell(stream, "notifications/resources/updated", {"uri": uri})
+    def resource_updated(self, server: str, uri: str) -> bool:
+        """Tell who subscribed to this resource of this server, or to one above it, unless the transport is behind.
+
+        Whether anybody did.
+        """
+        told = [] if self.crowded() else [stream for stream in self.streams if stream.covers(server, uri)]
+        for stream in told:
+            self._tell(stream, "notifications/resources/updated", {"uri": uri})
+        return bool(told)
 
     def _tell(self, stream: Stream, method: str, params: dict[str, Any]) -> None:
         notification = stream.notification(method, params)
@@ -423,22 +426,25 @@ class ClientCall:
         """Whether the call waits until the client repeats its request."""
         return self._id is None and not self._silent
 
-    def progress(self, params: Mapping[str, Any]) -> None:
-        """Pass on progress, if the client wants it and the call still runs."""
+    def progress(self, params: Mapping[str, Any]) -> str:
+        """Pass on progress, if the client wants it and the call still runs. The message that was sent with it."""
         token = self._wishes.progress_token
         if self._id is None or token is None or self._client.crowded():
-            return
+            return ""
         known, _ = kept(params, PROGRESS_PARAMS)
         if isinstance(text := known.get("message"), str):
             known["message"] = visible(text[:LONGEST_PROGRESS])
-        if isinstance(known.get("progress"), int | float):
-            self._since = asyncio.get_running_loop().time()  # a client that sees progress waits on
-            self._client.send(Notification("notifications/progress", {"progressToken": token, **known}))
+        if not isinstance(known.get("progress"), int | float):
+            return ""
+        self._since = asyncio.get_running_loop().time()  # a client that sees progress waits on
+        self._client.send(Notification("notifications/progress", {"progressToken": token, **known}))
+        return str(known.get("message", ""))
 
-    def log(self, params: Mapping[str, Any]) -> None:
-        """Pass on a log message of this call, if the client wants its level."""
-        if self._id is not None and (self._wishes.level or not self._modern):
-            self._client.log_from(params, self._wishes.level if self._modern else self._client.level)
+    def log(self, params: Mapping[str, Any]) -> bool:
+        """Pass on a log message of this call, if the client wants its level. Whether it was sent."""
+        if self._id is None or not (self._wishes.level or not self._modern):
+            return False
+        return self._client.log_from(params, self._wishes.level if self._modern else self._client.level)
 
     async def ask(self, request: Request) -> dict[str, Any]:
         """Ask the client: sampling, elicitation or roots. The id of `request` is not used. Raises `CannotAsk`."""

@@ -122,6 +122,7 @@ class Connection:
             self._client.report("client", "parameter", f"{row.name} {key}", "not in the table of methods")
         for key in wishes.unknown:
             self._client.report("client", "_meta", key, "not in the table of methods")
+        self._take_words(wishes)
         if row.name in self._at_once:
             result = self._at_once[row.name](params)
             self._client.send(Response(request.id, protocol.for_version(row.name, result, self._client.claims.version)))
@@ -136,6 +137,13 @@ class Connection:
         call.task = asyncio.create_task(self._run(call, params))
         self._calls[call.task] = call
         call.task.add_done_callback(self._calls.pop)
+
+    def _take_words(self, wishes: protocol.Wishes) -> None:
+        """Take what the client says of its conversation, before the request itself: a call is judged by it."""
+        if wishes.is_resumed:
+            self._servers.resumed()
+        if wishes.task is not None and (why := self._servers.said(wishes.task)):
+            self._client.report("client", "_meta", protocol.TASK_KEY, why)
 
     def _enter(self, request: Request) -> tuple[Claims, Method]:
         """The client's claims and the row of a request. The first request that is accepted decides the era."""

@@ -68,11 +68,15 @@ def gateway_servers(
     own_tools: Sequence[Tool] | None = None,
     observed: Observation | None = None,
     ready: Supervisor | None = None,
+    task: str = "",
+    is_resumed: bool = False,
 ) -> GovernedServers:
     """What one connection serves: the tools of servers or, if they are given, those of the workspace.
 
     With `observed`, of the same manifest, the policy is not enforced for a while. `ready` is a supervisor that was
-    started in advance, for the first server. Raises `ServerError`, `RegistrationRefused` or `InvalidSession`.
+    started in advance, for the first server. `task` is what the user said. A conversation that `is_resumed` counts as
+    one that has read text of others, and so does one that is told what no lock pins. Raises `ServerError`,
+    `RegistrationRefused` or `InvalidSession`.
     """
     places = Places.here(workdir)
     servers = servers_of(manifest.servers) if own_tools is None else {}
@@ -105,7 +109,7 @@ def gateway_servers(
     locked = manifest.lock.servers if manifest.lock is not None else {}
     observing = _observing(gate, observed, servers, backends, workdir) if observed is not None else None
     governed = asks.servers = GovernedServers(
-        _session(gate, session, observing),
+        _session(gate, session, observing, task, _tainted(observed, is_resumed=is_resumed)),
         servers,
         locked if observed is None else observed.offered,
         places=named,
@@ -142,11 +146,23 @@ def _observing(
     return Observing(instead, until, is_open=is_open, recorder=observed.recording)
 
 
-def _session(gate: BareGate, name: str, observing: Observing | None) -> Session:
+def _session(gate: BareGate, name: str, observing: Observing | None, task: str, tainted: str) -> Session:
     try:
-        return gate.session(name) if observing is None else Session(gate, name, admission=observing)
+        session = gate.session(name, task=task, tainted=tainted if gate.policy.flow is not None else "")
     except ValueError as wrong:
         raise InvalidSession(str(wrong)) from None
+    if observing is not None:
+        session.admission = observing
+    return session
+
+
+def _tainted(observed: Observation | None, *, is_resumed: bool) -> str:
+    """Why the model may have read text of others before its first call; empty if it has not."""
+    if is_resumed:
+        return "the session was named, so its conversation may be resumed"
+    if observed is not None and observed.unpinned:
+        return f"definitions and instructions that no lock pins: {', '.join(observed.unpinned)}"
+    return ""
 
 
 def not_locked(manifest: Manifest, servers: Mapping[str, Server]) -> Mapping[str, str]:

@@ -4,12 +4,14 @@ Every tool call, every resource that is read and every prompt that is used is a 
 its step "run": the server is asked, and its result is cleaned before anybody sees it. Links to resources that the agent
 may not read are removed, structured content must fit the locked schema, and hidden characters are noted, or written
 visibly. Everything else stays as it came.
+
+The connection of a client is one session with one memory. The policy says whether the client may say the task.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
@@ -26,11 +28,12 @@ from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
 from licet.declare.plain_json import is_heavy, json_core
 from licet.gateway.catalog import ShownLists, before_variables, error_result, own_result, too_long
 from licet.gateway.client import CALLER, Client, ClientCall, Refusal
-from licet.gateway.limits import ENVELOPE_BYTES, GRACE_SECONDS, LONGEST_CLAIM, SETTING_SECONDS
+from licet.gateway.limits import ENVELOPE_BYTES, GRACE_SECONDS, LONGEST_CLAIM, LONGEST_TASK, SETTING_SECONDS
 from licet.gateway.observation import OBSERVED, Observing, closing_lines
 from licet.gateway.questions import ServerMessages
 from licet.gateway.running_server import NotRunning, RunningServer, ServerCall, ServerTool
 from licet.guard.bind import parts_of
+from licet.guard.call import CallAdmission
 from licet.guard.execution import (
     FailedText,
     JsonText,
@@ -42,9 +45,10 @@ from licet.guard.execution import (
     ToolCall,
     Walls,
 )
+from licet.guard.facts import Call
 from licet.guard.grant import Grant
 from licet.guard.limits import OUTPUT_KB
-from licet.guard.registration import RegisteredTools
+from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import Result, refusal_line
 from licet.guard.session import Session, refuse_call
 from licet.mcp.exchange import TimedOut, UpstreamError, quoted
@@ -188,6 +192,7 @@ class GovernedServers:
         self._ready: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None  # of observing
         self._tasks: set[asyncio.Task[None]] = set()
+        self._said: set[str] = set()  # what the client said is the task
 
     def add(self, servers: Iterable[RunningServer]) -> None:
         """Take the servers; they are started when the client has said what it is."""
@@ -329,7 +334,7 @@ class GovernedServers:
                     method,
                     params,
                     seconds=call.seconds + GRACE_SECONDS,
-                    progress=caller.progress,
+                    progress=partial(self.messages.progressed, server, caller),
                     level=caller.level if terms.client.logging else "",
                     caller=number,
                     most=most,
@@ -373,15 +378,39 @@ class GovernedServers:
         if self._observing is not None and self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end_observing(self._observing))
 
+    def said(self, task: object) -> str:
+        """Take what the client says is the task; why it is not taken, or empty if it is.
+
+        A long one is not cut: the beginning of a number or a name is another number or name.
+        """
+        flow = self._gate.policy.flow
+        if flow is None or not flow.task_through_client:
+            return "the policy does not say `flow: {task_through_client: true}`"
+        if not isinstance(task, str):
+            return "the task is not a text"
+        if task in self._said:  # many clients say it with each call
+            return ""
+        if sum(map(len, self._said)) + len(task) > LONGEST_TASK:
+            return f"a client may say {LONGEST_TASK} characters of the task"
+        self._said.add(task)
+        self._session.remembering().begin(task)
+        return ""
+
+    def resumed(self) -> None:
+        """Take that the conversation was begun earlier, so that the model may have read anything."""
+        if self._gate.policy.flow is not None:
+            self._session.remembering().taint("the client says that its conversation is resumed")
+
     async def _get_ready(self) -> None:
         """Load what the first call needs, and record once which tools are named by the policy and not shown."""
         await asyncio.to_thread(json_core)
-        policy = self._gate.policy
+        policy, unheard = self._gate.policy, Session(self._gate, self._session.id, admission=_Unheard())
+        unheard.caller = self._session.caller
         for name in [one for one in policy.manifest.admissions if tool_parts(one, policy.manifest.servers)]:
             registered = policy.tools.get(name)
             is_shown = registered is not None and registered.ready
             if not is_shown and self._observing is None and not call_denials(policy.manifest, name):
-                await self._session.call(name, {})  # refused, with the reason
+                await unheard.call(name, {})  # refused, with the reason
 
     def log_level(self, level: str) -> None:
         """Ask every server that may log for messages from this level on."""
@@ -438,6 +467,14 @@ def _changed(one: RunningServer, method: str, params: dict[str, Any]) -> str:
         return one.refusal_of("prompts", ref["name"]) if ref["type"] == "ref/prompt" else ""
     kind = {"tools/call": "tools", "prompts/get": "prompts"}.get(method, "")
     return one.refusal_of(kind, params["name"]) if kind else ""
+
+
+class _Unheard(CallAdmission):
+    """Admits the calls that the gateway makes for their receipts: the client is not told their results."""
+
+    async def admit(self, call: Call, arguments: object) -> tuple[Registered, Grant]:
+        call.is_heard = False
+        return await super().admit(call, arguments)
 
 
 class AsksServers:

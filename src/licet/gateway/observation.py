@@ -65,6 +65,7 @@ class Observation(Struct, frozen=True):
     manifest: Manifest  # the policy; a server without a lock counts as locked with what it offers now
     offered: Mapping[str, LockedServer]  # all that each server offers, also what is not in its lock
     seconds: float
+    unpinned: tuple[str, ...] = ()  # servers that tell the model what no lock has
     is_open: bool = False  # servers run without walls
     recording: CallRecording | None = None  # of what the calls use, for `licet learn`
 
@@ -109,6 +110,7 @@ async def observation(
     )
     locked: dict[str, LockedServer] = {}
     offered: dict[str, LockedServer] = {}
+    unpinned: list[str] = []
     for name, server in servers_of(base.servers).items():
         known = written.get(name)
         if known is not None and is_other_server(server, known):
@@ -124,6 +126,8 @@ async def observation(
             report("; ".join((f"{name}: {wrong}", *wrong.lines)))
         if found is not None:
             offered[name] = _with_others(known or found, found)
+            if known is None or offered[name] != known:
+                unpinned.append(name)
         if known is not None:
             locked[name] = known
     offered = without_clashes(offered, manifest.gateway_names)  # type: ignore[arg-type]
@@ -131,7 +135,7 @@ async def observation(
     lock = Lock(format=FORMAT, manifests=base.lock.manifests if base.lock is not None else {}, servers=locked)
     policy = with_server_tools(replace(base, lock=lock, lock_problem=None, loaded=base))
     policy = policy.under(*manifest.organisations)
-    return Observation(policy, offered, seconds, is_open)
+    return Observation(policy, offered, seconds, tuple(unpinned), is_open)
 
 
 def _written_lock(manifest: Manifest, report: Report) -> Mapping[str, LockedServer]:
@@ -338,7 +342,7 @@ def observed_policy(
                 origin=_ORIGIN,
             )
             natives |= {full} if is_native else set()
-            tools.append(ObservedTool(spec, name, tool))
+            tools.append(ObservedTool(spec, name, tool, definition=definition))
     instead = Manifest(
         agent=manifest.agent,
         origin=_ORIGIN,

@@ -6,6 +6,9 @@ of `SERVER.sampling` or `SERVER.elicitation` comes first. Roots never change the
 question marked as the server's words, cut, and without hidden characters. A text is written visibly. A key or a value
 that comes back to the server cannot be rewritten, so a form in which one of these has hidden characters is refused.
 
+What servers tell and ask reaches the model without a call, so the session remembers it as untrusted text: log messages,
+progress, the URI of an updated resource, questions. An answer is the client's word to that server, and never the task.
+
 The gate asks for approvals (`ClientApprover`): the client's user is shown what waits for one. By default an answer of
 the client approves nothing. It only means "look again": the call runs if somebody has answered with `licet approvals`
 meanwhile. With `approvals: {through_client: true}` a yes is the approval, recorded as `client`. It never counts as a
@@ -31,7 +34,7 @@ from licet.core.policy.tool import spec_of
 from licet.core.values import data_digest
 from licet.declare.plain_json import plain_data, plain_json
 from licet.gateway.catalog import told_by
-from licet.gateway.client import CALLER, Client
+from licet.gateway.client import CALLER, Client, ClientCall
 from licet.gateway.limits import (
     DEEPEST_FORM,
     LONGEST_ARGUMENTS,
@@ -42,6 +45,7 @@ from licet.gateway.limits import (
     MOST_DELETES_SHOWN,
     MOST_FORM_BYTES,
     MOST_QUESTION_BYTES,
+    MOST_REMEMBERED,
     REPORTS_A_SECOND,
     REPORTS_AT_ONCE,
 )
@@ -170,6 +174,7 @@ class ServerMessages(Peer):
         self._client = client
         self._may_know_root = may_know_root  # (server, path)
         self._report = report
+        self._remembered = 0  # messages of servers that the session remembers; the first one has tainted it
         self._reports = {name: Rate(REPORTS_AT_ONCE, REPORTS_A_SECOND) for name in servers}
 
     # What servers tell ------------------------------------------------------------------------------------------------
@@ -179,13 +184,27 @@ class ServerMessages(Peer):
         match notification.method:
             case "notifications/message" if self._servers[server].client.logging:
                 calls = [call.client for call in self._running[server].calls if call.client is not None]
-                (calls[0] if len(calls) == 1 else self._client).log(logged(server, notification.params))
+                message = logged(server, notification.params)
+                if (calls[0] if len(calls) == 1 else self._client).log(message):
+                    self._read(f"a log message of the server `{server}`", message)
             case "notifications/resources/updated":
                 uri = notification.params.get("uri")
-                if isinstance(uri, str) and self._servers[server].shows_resource(uri):
-                    self._client.resource_updated(server, uri)
+                is_listed = isinstance(uri, str) and self._servers[server].shows_resource(uri)
+                if is_listed and self._client.resource_updated(server, str(uri)):
+                    self._read(f"an update of a resource of the server `{server}`", uri)
             case _:
                 pass
+
+    def progressed(self, server: str, caller: ClientCall, params: Mapping[str, Any]) -> None:
+        """Pass on the progress of a call."""
+        if message := caller.progress(params):
+            self._read(f"a message about progress of the server `{server}`", message)
+
+    def _read(self, source: str, value: object) -> None:
+        """Remember what the client is told. A server that floods must not make questions slow: the rest is unknown."""
+        if self._gate.policy.flow is not None and self._remembered < MOST_REMEMBERED:
+            self._remembered += 1
+            self._session.read(source, value)
 
     def dropped(self, server: str, text: str) -> None:
         """Report something of a server that was dropped. The receipt of a running call notes it, too."""
@@ -232,6 +251,8 @@ class ServerMessages(Peer):
         try:
             if self._servers[server].client.allows(name) == "ask":
                 await self._approve(server, name, request, call)
+            if name != "roots":
+                self._read(f"a question of the server `{server}`", request.params)
             answer = await (call.client or self._client).ask(request)
         except ProtocolError as refusal:
             reason = "APPROVAL_REQUIRED" if isinstance(refusal, _NotApproved) else "TOOL_NOT_AVAILABLE"

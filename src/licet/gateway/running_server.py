@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import Any
 
+from msgspec.structs import replace
+
 from licet.assemble.review import Places
 from licet.core.decision.decision import Happened, ResultNoted, ServerAnswered, ServerAsked
 from licet.core.decision.foreseen import process_reach
 from licet.core.decision.reach import Reach
-from licet.core.policy.lock import KINDS, LockedServer, NamedPlaces, changed, local, shortened
+from licet.core.policy.flow import ResultLabels
+from licet.core.policy.lock import KINDS, Definition, LockedServer, NamedPlaces, changed, local, shortened
 from licet.core.policy.manifest import Manifest
-from licet.core.policy.servers import Server, servers_of, tool_parts
+from licet.core.policy.servers import PROMPTS, RESOURCES, Server, servers_of, tool_parts
 from licet.core.policy.terms import StandingApproval
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Context, Tool
@@ -32,6 +35,7 @@ from licet.gateway.limits import (
     START_SECONDS,
 )
 from licet.guard.execution import Pausable
+from licet.guard.flow_steps import value_of_mcp
 from licet.guard.gate import BareGate
 from licet.guard.grant import Grant
 from licet.guard.registration import Registered
@@ -62,11 +66,38 @@ class ServerTool(Tool):
     server: str
     tool: str
     _schema: dict[str, Any]
+    _is_open_world: bool
 
-    def __init__(self, spec: ToolSpec, server: str, tool: str, places: NamedPlaces | None = None) -> None:
+    def __init__(
+        self,
+        spec: ToolSpec,
+        server: str,
+        tool: str,
+        places: NamedPlaces | None = None,
+        definition: Definition | None = None,
+    ) -> None:
         super().__init__(_run_by_its_server, spec)
+        hints = (definition or {}).get("annotations")
         # A lock names directories, such as `${workdir}`. Clients are shown the real ones, and servers expect them.
-        vars(self).update(server=server, tool=tool, _schema=local(dict(spec.schema or {}), places or {}))
+        vars(self).update(
+            server=server,
+            tool=tool,
+            _schema=local(dict(spec.schema or {}), places or {}),
+            _is_open_world=isinstance(hints, Mapping) and hints.get("openWorldHint") is True,
+        )
+
+    def remembered(self, value: object) -> object:
+        """What a session remembers of a result. Resources and prompts have no form of their own for data."""
+        return value if self.tool in (RESOURCES, PROMPTS) else value_of_mcp(value)
+
+    def hinted(self, labels: ResultLabels) -> ResultLabels:
+        """The labels of a result of which the server itself says that others wrote it: hints only lower.
+
+        That is about the result as a whole. A field that the operator names keeps its label.
+        """
+        if not self._is_open_world or labels.label == "ack":
+            return labels
+        return replace(labels, label="untrusted")
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
         return schema_validator(self._schema)
@@ -84,12 +115,14 @@ def server_tools(manifest: Manifest, places: NamedPlaces | None = None) -> list[
 
     `places` are the directories of this machine, by the names that the lock has for them.
     """
-    servers = servers_of(manifest.servers)
+    servers, locked = servers_of(manifest.servers), manifest.lock.servers if manifest.lock is not None else {}
     found: list[Tool] = []
     for name, spec in manifest.tools.items():
         parts = tool_parts(name, servers)
         if parts is not None:
-            found.append(ServerTool(spec, *parts, places))
+            server, tool = parts
+            definition = locked[server].listed("tools").get(tool) if server in locked else None
+            found.append(ServerTool(spec, server, tool, places, definition))
     return found
 
 

@@ -190,6 +190,7 @@ class Call(Struct, eq=False):
     moment: Moment | None = None  # when it was made, as its session's memory counts
     plain: Mapping[str, Any] = {}  # the arguments as data, under the names that policies have; once they are judged
     from_task: bool = False  # whether all its arguments stand in the task
+    is_heard: bool = True  # whether anybody gets its result; if not, nothing of it is remembered
     flow_request: str = ""  # the stored request for an approval of what its origins do not allow
 
     def __repr__(self) -> str:  # arguments may be secret

@@ -174,6 +174,8 @@ class Handed(Struct, frozen=True):
 
 def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
     """What a call hands out. An error text is untrusted, and so is a result that was cut: its end is not remembered."""
+    if not call.is_heard:
+        return Handed(None)
     uses = read_uses(call, parts)
     secret = secrets_of_result(flow, call.tool, uses) if call.running else ()
     if parts.refusal is not None and parts.value is None:
@@ -184,6 +186,8 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
     labels = _UNTRUSTED
     if parts.refusal is None:
         labels = labels_of_result(flow, call.tool, call.plain, sources)
+        if (hinted := getattr(_tool(call), "hinted", None)) is not None:  # what its server says can only lower them
+            labels = hinted(labels)
     elif parts.reason in _QUESTIONS and not call.running:
         value = None
     if parts.truncated:

@@ -242,7 +242,10 @@ CAPABILITIES_KEY = f"{_META}clientCapabilities"
 LEVEL_KEY = f"{_META}logLevel"
 SUBSCRIPTION_KEY = f"{_META}subscriptionId"
 SERVER_KEY = f"{_META}serverInfo"
-_META_KEYS = frozenset((VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, LEVEL_KEY, "progressToken"))
+# What a client may say of the conversation. The first counts only where the policy says so; the second only narrows.
+TASK_KEY = "licet/task"
+RESUMED_KEY = "licet/resumed"
+_META_KEYS = frozenset((VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, LEVEL_KEY, "progressToken", TASK_KEY, RESUMED_KEY))
 
 SERVER_INFO: Mapping[str, str] = {"name": "licet", "version": __version__}
 _LIFETIMES_MS = {
@@ -267,6 +270,8 @@ class Wishes(Struct, frozen=True):
 
     progress_token: Id | None = None
     level: str = ""  # of 2026 alone
+    task: object = None  # what it says that the user asked for
+    is_resumed: bool = False  # it says that the conversation is resumed
     unknown: tuple[str, ...] = ()
 
 
@@ -321,6 +326,8 @@ def read_wishes(params: Mapping[str, Any], era: Era) -> Wishes:
     return Wishes(
         token if type(token) is int or isinstance(token, str) else None,
         level if era == "2026" and level in LEVELS else "",
+        meta.get(TASK_KEY),
+        meta.get(RESUMED_KEY, False) is not False,
         tuple(key for key in meta if key not in _META_KEYS),
     )
 
