@@ -19,7 +19,7 @@ from licet.hooks.resident import Variables
 class Small:
     """Events say what is to happen."""
 
-    async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
+    async def hook(self, agent: str, event: str, payload: bytes, directory: str, client: int = 0) -> Printed:
         asked = json.loads(payload)
         match asked.get("do"):
             case "refuse":

@@ -60,6 +60,8 @@ class AgentBuiltin(Tool):
     def __init__(self, spec: ToolSpec, agent: str, row: AgentTool | None) -> None:
         super().__init__(_run_by_the_agent, spec)
         vars(self).update(agent=agent, row=row)
+        vars(self)["program"] = row is not None and row.kind == "shell"
+        vars(self)["reads_as_checked"] = row is not None and row.kind in ("read", "search")
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
         return _as_given
