@@ -1,8 +1,9 @@
 """What does a session remember of what its calls, and its host, have handed out?
 
 Each session under a policy with `flow:` has one memory, and delegates have one of their own that begins with that of
-their parent. Only the host adds to the task. Results are added when they are handed to the caller, by `licet.guard.flow`; a
-call is judged by what had been handed out when it was made, so that calls made together do not vouch for each other.
+their parent. Only the host adds to the task. Results are added when they are handed to the caller, by
+`licet.guard.flow_steps`. A call is judged by what had been handed out when it was made, so that calls made together do
+not vouch for each other.
 
 Nothing here is kept on disk. A session that is opened again gets its taint and its secrets back from its receipts, and
 earlier values are unknown. Any thread may use a memory.
@@ -11,7 +12,7 @@ earlier values are unknown. Any thread may use a memory.
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
@@ -47,9 +48,7 @@ class SessionMemory:
         self.key = secrets.token_bytes(32)  # of digests, until the ledger has given one
         self._known = Known()
         if parent is not None:
-            with parent._lock:
-                self._known = parent._known.child()
-                self._turns = list(parent._turns)
+            self._known, self._turns = parent.for_delegate()
 
     # For the host ----------------------------------------------------------------------------------------------------
 
@@ -98,8 +97,8 @@ class SessionMemory:
             return question(known)
 
     def together(self) -> Moment:
-        """The present moment, for calls that are made together, of which the last may start after the first has ended."""
-        moment = Moment()
+        """The present moment, for calls that are made together: the last may start after the first has ended."""
+        moment = self.moment()
         with self._lock:
             moment.known = self._known.child()
         return moment
@@ -122,6 +121,11 @@ class SessionMemory:
 
     # For delegates ---------------------------------------------------------------------------------------------------
 
+    def for_delegate(self) -> tuple[Known, list[str]]:
+        """What a delegate begins with, and the turns of the task."""
+        with self._lock:
+            return self._known.child(), [*self._turns]
+
     def hold(self) -> None:
         """Keep what this delegate reads from its parent, until `hand_back`."""
         self._is_held = True
@@ -131,53 +135,52 @@ class SessionMemory:
         with self._lock:
             if self._parent is not None and self._is_held:
                 self._is_held = False
-                self._parent._absorb(self._known)
+                self._parent.absorb(self._known)
 
-    def _absorb(self, known: Known) -> None:
+    def absorb(self, known: Known) -> None:
+        """Take in what a delegate has read."""
         with self._lock:  # always that of a delegate first, then that of its parent
             self._freeze()
             self._known.absorb(known)
             if self._parent is not None and not self._is_held:
-                self._parent._absorb(known)
+                self._parent.absorb(known)
 
-    # For a session that is opened again --------------------------------------------------------------------------------
+    # For a session that is opened again ------------------------------------------------------------------------------
 
-    def restore(self, earlier: Iterable[Entry], key: bytes | None) -> None:
-        """Restore taint and secrets from the receipts of this session. Their values stay unknown."""
+    def restore(self, earlier: Iterable[Entry], key: bytes | None, unreadable: str = "") -> None:
+        """Restore taint and secrets from the receipts of this session, before it is asked anything.
+
+        Their values stay unknown. `unreadable` is why they could not be read: then it counts as tainted.
+        """
         found = list(earlier)
         with self._lock:
             if self.is_restored:
                 return
             if key is not None:
                 self.key = key
-            for entry in found:
-                self._restore(entry)
-            if self._parent is not None:
-                self._parent._inherited_by(self._known)  # it may have been restored after this one began
-            self.is_reopened = bool(found)
+            # Also what calls are judged by that were made before: nobody was asked about them yet.
+            for known in {id(one): one for one in self._states()}.values():
+                for entry in found:
+                    _restore(known, entry)
+                if unreadable:
+                    known.taint(unreadable)
+                if self._parent is not None:
+                    self._parent.pass_on(known)  # it may have been restored after this one began
+            self.is_reopened = bool(found or unreadable)
             self.is_restored = True
 
-    def _inherited_by(self, known: Known) -> None:
+    def _states(self) -> Iterator[Known]:
+        yield self._known
+        yield from (one.known for one in self._moments if one.known is not None)
+
+    def pass_on(self, known: Known) -> None:
+        """Taint what a delegate knows as this session is tainted, with its secrets."""
         with self._lock:
             for why in self._known.tainted_by:
                 known.taint(why)
             for why in self._known.private_by:
                 known.read_private(why)
             known.read_secrets(self._known.secrets_read)
-
-    def _restore(self, entry: Entry) -> None:
-        flow = entry.flow
-        if not isinstance(flow, FlowFact):
-            self._known.taint(entry.id)  # made without `flow:`, so nothing is known about what it returned
-            return
-        for why in flow.tainted_by:
-            self._known.taint(why)
-        if flow.taints is True:
-            self._known.taint(entry.id)
-        if flow.private is True:
-            self._known.read_private(entry.id)
-        if isinstance(flow.secrets, tuple):
-            self._known.read_secrets(map(_source, flow.secrets))
 
     def forget(self) -> None:
         """Forget all results, since calls were made that nobody watched. The next call reads the receipts."""
@@ -221,6 +224,21 @@ class Memories:
             live = list(self._live.values())
         for memory in live:
             memory.forget()
+
+
+def _restore(known: Known, entry: Entry) -> None:
+    flow = entry.flow
+    if not isinstance(flow, FlowFact):
+        known.taint(entry.id)  # made without `flow:`, so nothing is known about what it returned
+        return
+    for why in flow.tainted_by:
+        known.taint(why)
+    if flow.taints is True or entry.kind == "decision":  # without a receipt, it may have returned anything
+        known.taint(entry.id)
+    if flow.private is True:
+        known.read_private(entry.id)
+    if isinstance(flow.secrets, tuple):
+        known.read_secrets(map(_source, flow.secrets))
 
 
 def _source(fact: SecretFact) -> SecretSource:

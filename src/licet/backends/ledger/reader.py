@@ -42,7 +42,7 @@ from licet.backends.ledger.state import (
 )
 from licet.backends.secrets import SigningKey, check_signature, key_if_readable
 from licet.core.late_pattern import late_pattern
-from licet.core.ledger.entry import Checkpoint, Row, time_text
+from licet.core.ledger.entry import Checkpoint, LinkedEntry, Row, Unsound, read_entry, time_text
 from licet.core.ledger.verify import Finding, Outcome, verify
 from licet.guard.ports import LedgerUnavailable
 from licet.own_files import open_regular
@@ -181,7 +181,9 @@ class LedgerReader:
 
     def of_session(self, agent: str, session: str) -> Iterator[Row]:
         """All entries of a session and of its delegates, whose names begin with the agent's and `>`."""
-        ends = "SELECT agent, sequence, number FROM chains WHERE session = ? AND (agent = ? OR (agent > ? AND agent < ?))"
+        ends = (
+            "SELECT agent, sequence, number FROM chains WHERE session = ? AND (agent = ? OR (agent > ? AND agent < ?))"
+        )
         # The entries of one chain, from its end back to its beginning: there is no index of sessions.
         query = f"""SELECT {_COLUMNS} FROM entries
             WHERE number <= ? AND agent = ? AND session = ? ORDER BY number DESC LIMIT ?"""  # noqa: S608

@@ -17,6 +17,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.approval import shown
 from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
 from licet.core.decision.reach import Reach
+from licet.core.decision.request import FLOW_REASONS
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet, value_name
 from licet.core.flow.known import Known, Reading, was_read
 from licet.core.flow.labels import is_private, labels_of_result, leaves, secrets_of_result
@@ -41,6 +42,9 @@ _READS = ("fs:read:", "fs:*:", "network:", "storage:read:", "storage:*:")
 _PRIVATE = ("secret:", "connector:")
 _ANY_READ = ("fs:read:*", "network:read:*")  # of a call of which it is not known what it has read
 _UNTRUSTED = ResultLabels()
+# That a person is asked about a call is said in words of licet alone. If it tainted, the same call would be asked about
+# a second time when it is repeated: first because it writes, then because of the question.
+_QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
 _BLOCK = "#block"  # the field of text in an MCP result that is no JSON
 _READERS = "what may be done after this session has read a secret (`flow.secrets`)"
 _MODEL = "the model wrote this itself, or changed it"
@@ -104,15 +108,13 @@ async def _restore(call: Call, session: SessionFacts, memory: SessionMemory, led
     if memory.is_restored or ledger is None:  # without a ledger, the call is refused
         return
     if not isinstance(ledger, ReadableLedger):
-        memory.taint("this ledger cannot be read: what the session did before is not known")
-        memory.restore((), None)
+        memory.restore((), None, "this ledger cannot be read: what the session did before is not known")
         return
     try:
         found = await in_time(call.stores, ledger.entries_of(*session.name), "the ledger")
         key = await in_time(call.stores, ledger.derived(_PURPOSE), "the ledger")
     except Exception as error:
-        memory.taint(f"the ledger could not be read: {type(error).__name__}")
-        memory.restore((), None)
+        memory.restore((), None, f"the ledger could not be read: {type(error).__name__}")
         return
     running = {one.receipt for one in list(session.gate.running)}
     ended = {one.id for one in found if one.kind == "receipt"}
@@ -179,7 +181,11 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
     else:
         value = parts.value
     sources = tuple(use for use in uses if use.startswith(_READS))
-    labels = labels_of_result(flow, call.tool, call.plain, sources) if parts.refusal is None else _UNTRUSTED
+    labels = _UNTRUSTED
+    if parts.refusal is None:
+        labels = labels_of_result(flow, call.tool, call.plain, sources)
+    elif parts.reason in _QUESTIONS and not call.running:
+        value = None
     if parts.truncated:
         value, labels = None, _UNTRUSTED
     elif parts.refusal is None and (remembered := getattr(_tool(call), "remembered", None)) is not None:
@@ -226,13 +232,13 @@ def hand_over(call: Call, handed: Handed) -> None:
 
 def counted(
     value: object, labels: ResultLabels, arguments: Mapping[str, object]
-) -> tuple[Counter[str], list[str], bool]:
+) -> tuple[Counter[str], Mapping[str, None], bool]:
     """How many leaves of a result have each label, the first pointers of untrusted ones, and whether it has any.
 
     A result that nobody labelled is untrusted as a whole, and is not looked through.
     """
     counts: Counter[str] = Counter()
-    untrusted: list[str] = []
+    untrusted: dict[str, None] = {}
     if value is None or value == "":
         return counts, untrusted, False
     if labels == _UNTRUSTED:
@@ -240,7 +246,7 @@ def counted(
     for leaf in leaves(value, labels, arguments):
         counts[leaf.label] += 1
         if leaf.label == "untrusted" and len(untrusted) < POINTERS_LISTED:
-            untrusted.append(leaf.pointer)
+            untrusted[leaf.pointer] = None  # a key and its value have the same
         if counts.total() == LEAVES_COUNTED:  # the rest is not known here, so it counts as untrusted on reopening
             return counts, untrusted, True
     return counts, untrusted, counts["untrusted"] > 0
