@@ -289,7 +289,7 @@ def register(
     registered = {tool.name: _registered(tool, ceiling, ports, imports, misfits[tool.name]) for tool in tools}
     if imports != "drop":  # a command has dropped every writable directory, and should start quickly
         _load_code(registered.values(), ports)
-    return RegisteredTools(ceiling, manifest.digest, registered, flow=FLOW.of(manifest) or None)
+    return RegisteredTools(ceiling, manifest.digest, registered, flow=FLOW.of(ceiling) or None)
 
 
 def _misfits(
