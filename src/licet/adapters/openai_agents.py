@@ -6,8 +6,8 @@ are refused if the policy asks about them.
 
 For policies with `flow:`, `Runner.run(agent, input, hooks=hears(tools))` adds the input of a run to the task, if it is
 one message. It is for runs that a person begins: a model writes the input of sub-agents. The framework does not say
-which message of a list is new, nor does it with a `session=` that has a history: then `tools.say` says it. Without either
-there is no task.
+which message of a list is new, nor does it with a `session=` that has a history: then `tools.say` says it. Without
+either there is no task.
 """
 
 import json
