@@ -34,7 +34,14 @@ class Small:
                 return Printed(b"x" * asked["size"])
             case "bad code":
                 return Printed(b"", b"", 1 << 40)
-        about = {"agent": agent, "event": event, "payload": asked, "directory": directory, "pid": os.getpid()}
+        about = {
+            "client": client,
+            "agent": agent,
+            "event": event,
+            "payload": asked,
+            "directory": directory,
+            "pid": os.getpid(),
+        }
         return Printed(json.dumps(about).encode(), b"", 0)
 
     async def line(
