@@ -83,12 +83,13 @@ class Behind:
         return Answered("absent", note="stored")
 
 
-def policy(tools: Sequence[Tool] = ALL, /, **capabilities: Any) -> Any:
+def policy(tools: Sequence[Tool] = ALL, /, *, flow: str = "", **capabilities: Any) -> Any:
     """A manifest that admits all but `hidden`, and asks before each write."""
     admitted = [one.name for one in tools if one is not hidden]
     return manifest_from_data(
         {
             "agent": "desk",
+            **({"flow": {"preset": flow}} if flow else {}),
             "capabilities": {
                 "tools": admitted,
                 "native": admitted,
@@ -125,3 +126,15 @@ def receipts(gate: Gate) -> list[Any]:
     """The receipts of a gate, the oldest first."""
     ledger: Any = gate.ports.ledger
     return list(ledger.receipts)
+
+
+def task_of(gate: Gate) -> str:
+    """What the user has said in the session of the tests of frameworks."""
+    return gate.session("s-42").task
+
+
+def taints_of(gate: Gate) -> tuple[str, ...]:
+    """Why that session is tainted."""
+    memory = gate.session("s-42").remembering()
+    found: tuple[str, ...] = memory.ask(None, lambda known: known.tainted_by)
+    return found

@@ -12,7 +12,12 @@ from licet.hooks.answering import Answering, service_alone
 
 BEFORE = {"gemini": "BeforeTool", "copilot": "preToolUse", "cursor": "preToolUse", "opencode": "tool.execute.before"}
 AFTER = {"gemini": "AfterTool", "copilot": "postToolUse", "cursor": "postToolUse", "opencode": "tool.execute.after"}
-PROMPT = {"gemini": "BeforeAgent", "copilot": "userPromptSubmitted", "cursor": "beforeSubmitPrompt"}
+PROMPT = {
+    "gemini": "BeforeAgent",
+    "copilot": "userPromptSubmitted",
+    "cursor": "beforeSubmitPrompt",
+    "opencode": "chat.message",
+}
 
 
 class Played:

@@ -19,7 +19,7 @@ from licet.hooks.resident import Variables
 class Small:
     """Events say what is to happen."""
 
-    async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
+    async def hook(self, agent: str, event: str, payload: bytes, directory: str, client: int = 0) -> Printed:
         asked = json.loads(payload)
         match asked.get("do"):
             case "refuse":
@@ -34,7 +34,14 @@ class Small:
                 return Printed(b"x" * asked["size"])
             case "bad code":
                 return Printed(b"", b"", 1 << 40)
-        about = {"agent": agent, "event": event, "payload": asked, "directory": directory, "pid": os.getpid()}
+        about = {
+            "client": client,
+            "agent": agent,
+            "event": event,
+            "payload": asked,
+            "directory": directory,
+            "pid": os.getpid(),
+        }
         return Printed(json.dumps(about).encode(), b"", 0)
 
     async def line(

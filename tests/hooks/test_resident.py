@@ -39,6 +39,7 @@ def answer(done: subprocess.CompletedProcess[bytes]) -> dict[str, Any]:
 def test_a_resident_starts_on_demand_and_answers_the_next_event_too(installed: Installation) -> None:
     first = answer(installed.hook(b'{"a": "\xc3\xa9"}', "claude-code", cwd=installed.root))
     assert first["agent"] == "claude"
+    assert first["client"] not in (0, first["pid"])  # the process that was started as the hook
     assert (first["event"], first["payload"], first["directory"]) == ("PreToolUse", {"a": "é"}, str(installed.root))
     assert answer(installed.hook())["pid"] == first["pid"]
 

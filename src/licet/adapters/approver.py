@@ -22,8 +22,9 @@ from licet.declare.arguments import InvalidArguments, exact
 from licet.declare.plain_json import data_again, plain_json
 from licet.errors import Refused
 from licet.guard.argument_checks import arguments_digest, validate
-from licet.guard.call import look_up_usage, resolve
+from licet.guard.call import empty_grant, look_up_usage, resolve
 from licet.guard.facts import GateFacts, begun
+from licet.guard.flow_steps import judge_call, unmet_lines
 from licet.guard.ports import (
     Answer,
     Answered,
@@ -56,10 +57,12 @@ class Pending(Struct, frozen=True):
     key: str  # what the answer is bound to
     call_id: str  # the framework's id of the call; empty if it has none
     acts: tuple[str, ...]  # the use that is asked about, if it is not the whole call, and the further deletes
+    unmet: tuple[str, ...] = ()  # where values come from that meet no rule of flow
 
     def shown(self) -> dict[str, Any]:
         """The question as plain data, for the framework to show."""
-        fields = ("tool", "arguments", "why", "effect", "reaches", "deletes", "expires_seconds")
+        fields: tuple[str, ...] = ("tool", "arguments", "why", "effect", "reaches", "deletes", "expires_seconds")
+        fields += ("unmet",) if self.unmet else ()
         shown: dict[str, Any] = data_again(plain_json({name: getattr(self, name) for name in fields}))
         return shown
 
@@ -85,7 +88,8 @@ async def pending_question(session: Session, tool: str, arguments: object, call_
     """
     registered = session.gate.policy.tools.get(tool)
     reach = registered.reach if registered is not None else None
-    if registered is None or reach is None or not (registered.ready and registered.needs_approval):
+    may_ask = registered is not None and (registered.needs_approval or session.gate.policy.flow is not None)
+    if registered is None or reach is None or not (registered.ready and may_ask):
         return None
     if reach.approvals.quorum > 1 or reach.approvals.keys is not None:
         return None
@@ -94,6 +98,9 @@ async def pending_question(session: Session, tool: str, arguments: object, call_
         call.arguments = await validate(call, registered, arguments)
         call.digest = arguments_digest(call.arguments)
         await look_up_usage(call, registered)
+        if call.flow is not None:
+            judgement = await judge_call(call, registered, empty_grant(call, registered), call.flow)
+            call.usage = replace(call.usage, flow=judgement)
         decision = resolve(call)
     except (Refused, InvalidArguments):
         return None
@@ -103,6 +110,9 @@ async def pending_question(session: Session, tool: str, arguments: object, call_
     deletes = tuple(one.use for one in (decision.approval, *decision.also) if one.use)
     acts = (decision.approval.use, *(one.use for one in decision.also))
     bound = [session.agent, session.id, call_id, tool, registered.entry.tool_digest, call.policy.digest, *acts]
+    if decision.approval.flow and call.usage.flow is not None:  # a yes is for the origins that the person has seen
+        unmet = call.usage.flow.unmet
+        bound += [f"{one.argument}{one.pointer} {sorted({at.origin for at in one.found})}" for one in unmet]
     return Pending(
         tool=tool,
         arguments=shown,
@@ -114,6 +124,7 @@ async def pending_question(session: Session, tool: str, arguments: object, call_
         key=data_digest([bound, shown]),
         call_id=call_id,
         acts=acts,
+        unmet=unmet_lines(call.usage.flow),
     )
 
 

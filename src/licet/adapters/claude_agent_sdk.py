@@ -5,6 +5,10 @@ also where its own rules would allow them, and `can_use_tool` gives the person's
 call is refused, whatever Claude Code has allowed: its rules, and a hook that failed, decide nothing here.
 
 Claude Code's own tools (Bash, Write …) are not behind the gate, so `options` leaves them out.
+
+For policies with `flow:`, `options` adds the prompts of the client to the task. With tools of Claude Code it does not,
+since some of them (subagents, plans) make prompts that the model has written: then `tools.say` says what the user said,
+or there is no task. A conversation that is resumed is tainted.
 """
 
 import dataclasses
@@ -25,10 +29,14 @@ from claude_agent_sdk import (
 from licet.adapters.foreign import Foreign
 from licet.adapters.framework_calls import GateTools, Offered, Tools
 from licet.adapters.limits import MOST_APPROVED
+from licet.core.late_pattern import late_pattern
 from licet.core.values import data_digest
 from licet.declare.plain_json import plain_json
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
+
+_RESUMED = ("resume", "continue_conversation", "fork_session")  # options of a conversation that goes on
+_TAG = late_pattern(r"<[a-zA-Z]")
 
 
 class ClaudeTools(Tools[Any]):
@@ -45,6 +53,10 @@ class ClaudeTools(Tools[Any]):
         hooks = {**more.pop("hooks", {})}
         hooks["PreToolUse"] = [*hooks.get("PreToolUse", ()), *self.hooks()["PreToolUse"]]
         given = {"tools": [], **more}
+        if given["tools"] == []:
+            hooks["UserPromptSubmit"] = [*hooks.get("UserPromptSubmit", ()), *self.hears()["UserPromptSubmit"]]
+        if any(given.get(name) for name in _RESUMED):
+            self.gate_tools.hear(None, history=True)
         allowed = list(given.pop("allowed_tools", ()))
         if can_use_tool is not None:
             # The callback allows what the policy does not ask about. Tools that are allowed as a whole never get there.
@@ -90,6 +102,17 @@ class ClaudeTools(Tools[Any]):
             return answer
 
         return asked
+
+    def hears(self) -> dict[str, list[Any]]:
+        """The hook that adds prompts to the task, for `ClaudeAgentOptions.hooks` of a client that a person talks to."""
+        return {"UserPromptSubmit": [HookMatcher(hooks=[self._heard])]}
+
+    async def _heard(self, given: Any, _id: str | None, _: object) -> dict[str, Any]:
+        prompt = given.get("prompt")
+        # Claude Code reports in tags, as prompts too: that a subagent has ended, and what it said.
+        if isinstance(prompt, str) and not given.get("agent_id") and not _TAG.search(prompt):
+            self.gate_tools.hear(prompt)
+        return {}
 
     async def _before_use(self, given: Any, tool_use_id: str | None, _: object) -> dict[str, Any]:
         try:

@@ -3,6 +3,8 @@
 - A call runs in the caller's event loop, or in a thread with a loop if the caller has none.
 - A result is text for the model. A refusal is a result too: one line with its reason code.
 - An exception inside licet is a refusal. The tool runs only inside `session.call`, so nothing runs past the guard.
+- The task, for policies with `flow:`, is what `say` was told, and what the listener of an adapter (`hears`) has heard:
+  the own input of a run that a person began. Messages of the history are never words of the user, whatever their role.
 
 Tools as OpenAI and Anthropic take them in a request, and answers to the calls that come back.
 
@@ -10,7 +12,8 @@ Tools as OpenAI and Anthropic take them in a request, and answers to the calls t
     reply = client.chat.completions.create(model=…, messages=messages, tools=list(tools))
     messages += tools.answer_blocking(reply.choices[0].message.tool_calls)
 
-No client library is imported: a call is an object of one, or a dict with the same fields.
+No client library is imported: a call is an object of one, or a dict with the same fields. Which message is the user's
+is not known here: `tools.say("…")` says it, else the session has no task.
 
 Runs coroutines for code without an event loop: in an asyncio loop in a thread of its own.
 """
@@ -137,6 +140,8 @@ atexit.register(close_loop)
 
 _log = logging.getLogger("licet.adapters")
 
+BEGUN_ELSEWHERE = "the first run began with a history that this session has not seen"  # why it is tainted
+
 # The framework's own context object of the running call, for tools that `governed` has taken from that framework.
 FRAMEWORK_CONTEXT: ContextVar[object] = ContextVar("FRAMEWORK_CONTEXT", default=None)
 
@@ -178,6 +183,7 @@ class GateTools:
         self.gate = self.session.gate
         self._owned = not isinstance(session, Session)
         self._by, self.asks = by, asks
+        self._has_heard = False  # whether a run was heard before
         self._approver = installed_in(self.gate)
         ready = (name for name, one in sorted(self.gate.policy.tools.items()) if one.ready)
         try:
@@ -263,6 +269,25 @@ class GateTools:
             await self._approver.open(pending)
         return pending
 
+    def say(self, text: str) -> None:
+        """Add what the user said to the task. Only words of the user belong here."""
+        self.session.remembering().say(text)
+
+    def hear(self, words: object, *, history: bool = False) -> None:
+        """Add the own input of a run to the task, if it is text and the run is not that of a sub-agent.
+
+        `history` says that the run begins with more messages: nobody knows where those of the first run come from.
+        """
+        if self.gate.policy.flow is None:
+            return
+        first, self._has_heard = not self._has_heard, True
+        if history and first:
+            self.session.remembering().taint(BEGUN_ELSEWHERE)
+        # A model writes the input of a delegate, and of a run that a tool begins.
+        is_nested = self.session.parent is not None or TURN.get() is not None
+        if isinstance(words, str) and words.strip() and not is_nested:
+            self.say(words)
+
     def close(self) -> None:
         """Close the session; later calls are refused. Opening its id again continues it."""
         if self._owned and not self.session.over:
@@ -278,6 +303,13 @@ class Tools(list[T], Generic[T]):
     def __init__(self, tools: Iterable[T], gate_tools: GateTools) -> None:
         super().__init__(tools)
         self.gate_tools = gate_tools
+
+    def say(self, text: str) -> None:
+        """Add what the user said to the task, which policies with `flow:` compare arguments with.
+
+        Only words of the user belong here, never those of a tool or a model.
+        """
+        self.gate_tools.say(text)
 
     def close(self) -> None:
         """Close the session; later calls are refused. Opening its id again continues it."""

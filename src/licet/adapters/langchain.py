@@ -3,12 +3,17 @@
 A call that asks in a graph calls `interrupt()`, with the question as its value. `Command(resume=approve(question))`
 or `deny(question)` answers it. The answer names its question: see `Answers`. Outside of a graph, the approver of the
 gate is asked.
+
+For policies with `flow:`, `agent.invoke(…, {"callbacks": [hears(tools)]})` adds the input of a run to the task, if it
+is one message of a person. Of several messages, the framework does not say which is new: then `tools.say` says it.
+Without either there is no task.
 """
 
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from licet.adapters.approver import Pending
@@ -40,6 +45,43 @@ def approve(question: Mapping[str, Any]) -> dict[str, Any]:
 def deny(question: Mapping[str, Any]) -> dict[str, Any]:
     """The answer that denies one call."""
     return {"question": question["question"], "approve": False}
+
+
+class Hears(BaseCallbackHandler):  # type: ignore[misc] # the framework is not installed where types are checked
+    """Hears the input that a run was begun with."""
+
+    run_inline = True  # before the run goes on
+
+    def __init__(self, tools: Tools[Any]) -> None:
+        self._tools = tools
+
+    def on_chain_start(
+        self, serialized: Any, inputs: Any, *, run_id: Any, parent_run_id: Any = None, **more: Any
+    ) -> None:
+        """Add the input to the task. A run inside of another has the words of a model, or the state of a graph."""
+        given = inputs.get("messages") if isinstance(inputs, Mapping) else None
+        if parent_run_id is None and given is not None:
+            every = given if isinstance(given, list) else [given]
+            words = _words(every[0]) if len(every) == 1 else None
+            self._tools.gate_tools.hear(words, history=len(every) > 1)
+
+
+def hears(tools: Tools[Any]) -> Hears:
+    """What adds the input of a run to the task, for `{"callbacks": […]}` of the runs that a person begins."""
+    return Hears(tools)
+
+
+def _words(message: Any) -> object:
+    """The text of a message of a person; None for any other, and for summaries, which a model has written."""
+    match message:
+        case str():
+            return message
+        case ("user" | "human", str(text)) | {"role": "user" | "human", "content": str(text)}:
+            return text
+        case _ if getattr(message, "type", "") == "human" and "lc_source" not in message.additional_kwargs:
+            return message.text if isinstance(message.text, str) else None
+        case _:
+            return None
 
 
 class GateTool(StructuredTool):  # type: ignore[misc] # the framework is not installed where types are checked

@@ -2,11 +2,16 @@
 
 A call that asks raises `ApprovalRequired`, so the run ends with `DeferredToolRequests`, whose `metadata` has the
 question. An approved call is made again by the framework, with `tool_call_approved` in its context.
+
+For policies with `flow:`, `Agent(…, capabilities=[hears(tools)])` adds the prompt of each run to the task. It is for
+the agent that a person talks to: a model writes the prompts of sub-agents. Without it or `tools.say` there is no task.
 """
 
+from contextvars import ContextVar
 from typing import Any
 
 from pydantic_ai import ApprovalRequired, RunContext, Tool
+from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.tools import ToolDefinition
 
 from licet.adapters.foreign import Foreign
@@ -19,6 +24,36 @@ def tools(gate: BareGate, *, session: str | Session, by: str = "framework") -> T
     """The tools that this agent may call, for `Agent(tools=…)`. `by` is recorded as who approves calls."""
     made = GateTools(gate, session, by)
     return Tools([_tool(made, one) for one in made.offered()], made)
+
+
+_RUNNING: ContextVar[bool] = ContextVar("_RUNNING", default=False)  # whether a run that is heard goes on
+
+
+class Hears(AbstractCapability[Any]):  # type: ignore[misc] # the framework is not installed where types are checked
+    """Hears the prompt that a run was begun with."""
+
+    def __init__(self, tools: Tools[Any]) -> None:
+        self._tools = tools
+
+    async def wrap_run(self, ctx: Any, *, handler: Any) -> Any:
+        """Add the prompt to the task. A run inside of another has the words of a model.
+
+        Later on, the framework takes a prompt out of the history if the run has none of its own.
+        """
+        prompt = ctx.prompt
+        if isinstance(prompt, list | tuple):
+            prompt = "\n".join(part for part in prompt if isinstance(part, str))
+        self._tools.gate_tools.hear(None if _RUNNING.get() else prompt, history=bool(ctx.messages))
+        before = _RUNNING.set(True)
+        try:
+            return await handler()
+        finally:
+            _RUNNING.reset(before)
+
+
+def hears(tools: Tools[Any]) -> Hears:
+    """What adds the prompts of an agent to the task, for `Agent(capabilities=[…])`: its own, none of the history."""
+    return Hears(tools)
 
 
 def _tool(made: GateTools, one: Offered) -> Any:

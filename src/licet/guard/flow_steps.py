@@ -64,7 +64,7 @@ async def judge_call(call: Call, registered: Registered, grant: Grant, flow: Flo
 
     def question(known: Known) -> Judgement:
         nonlocal reach
-        ceiling = readers_ceiling(flow, known.secrets_read) if registered.tool.command_argument else None
+        ceiling = readers_ceiling(flow, known.secrets_read) if is_program(registered) else None
         if ceiling is not None:
             reach = with_readers(reach, ceiling)
         call.from_task = from_task(arguments, known)
@@ -73,6 +73,23 @@ async def judge_call(call: Call, registered: Registered, grant: Grant, flow: Flo
     judgement = memory.ask(call.moment, question)
     grant.reach = reach
     return judgement
+
+
+def is_program(registered: Registered) -> bool:
+    """Whether a tool is a program behind walls, which can be started with less than the policy gives it."""
+    return bool(registered.tool.command_argument) or getattr(registered.tool, "is_shell_line", False)
+
+
+async def narrow_program(call: Call, grant: Grant, flow: Flow) -> None:
+    """Leave a program only what the readers of the secrets may do that its session has read by now.
+
+    For a call that was decided earlier, maybe by another process: a restored grant is that of the policy alone.
+    """
+    memory = call.session.remembering()
+    await restore(call, memory)
+    ceiling = memory.ask(None, lambda known: readers_ceiling(flow, known.secrets_read))
+    if ceiling is not None:
+        grant.reach = with_readers(grant.reach, ceiling)
 
 
 def with_readers(reach: Reach, ceiling: CapabilitySet) -> Reach:
@@ -264,7 +281,8 @@ def read_uses(call: Call, parts: ResultParts) -> tuple[str, ...]:
     seen = grant.granted_uses
     found = [*(_ANY_READ if seen is None else seen)]
     found += [str(rule) for rule in grant.reach.grant.allow if rule.domain == "connector"]
-    if call.is_elsewhere or _is_of_server(registered):
+    exact = getattr(registered.tool, "reads_as_checked", False)  # whoever runs it reads just what was checked
+    if (call.is_elsewhere and not exact) or _is_of_server(registered):
         found += [str(rule) for rule in grant.reach.grant.allow]
     for one in (parts.access, *parts.program_access.sets):
         if one is not None and one.direct:

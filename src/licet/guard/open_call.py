@@ -34,6 +34,7 @@ from licet.guard.call import (
 )
 from licet.guard.deadlines import StoreDeadline
 from licet.guard.facts import Call, SessionFacts
+from licet.guard.flow_steps import is_program, narrow_program
 from licet.guard.grant import CheckQuotas, Grant
 from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import Agreement, Approver, Reservation
@@ -89,6 +90,8 @@ async def _run(call: Call, registered: Registered, grant: Grant) -> ResultParts:
     check_session(call)
     if call.session.gate.policy.digest != call.policy.digest:
         call.refuse("MANIFEST_CHANGED", "another manifest was loaded since this call was decided: call again")
+    if call.flow is not None and is_program(registered):
+        await narrow_program(call, grant, call.flow)
     return await bind_and_run(call, registered, grant)
 
 

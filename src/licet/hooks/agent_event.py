@@ -59,6 +59,7 @@ class AgentTool(Struct, frozen=True):
     undecided: tuple[str, ...] = ()  # arguments that licet cannot decide about: a call that has one is unreadable
     data: tuple[str, ...] = ()  # arguments that name nothing it touches, though they may look like paths
     seen: bool = True  # whether the agent's hooks are told of its calls
+    prompts: bool = False  # whether the agent then gets a prompt later that the model has written
 
 
 class AgentEvent(Struct, frozen=True, kw_only=True):
@@ -82,7 +83,8 @@ class AgentEvent(Struct, frozen=True, kw_only=True):
     call: str = ""  # the agent's id of the call; empty for agents that give none
     server: Mapping[str, Any] | None = None  # how the server of an MCP tool is started, if the payload says so
     server_name: str = ""  # the name of that server, if the payload says it
-    prompt: str = ""  # the words of the person
+    prompt: str = ""  # the words of the person, or of a model to a subagent
+    alone: bool = True  # whether it is known that no other session has opened this one
     result: Any = None  # what a call returned, as the agent reports it
     failed: bool = False  # whether the agent reports that a call failed
 

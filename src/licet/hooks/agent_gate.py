@@ -151,6 +151,13 @@ class AgentGates:
                 one.users -= 1
                 one.close_unused()
 
+    def forget(self, session: str) -> None:
+        """Forget what a session has read and what its person has said, since it has ended."""
+        for made in self._gates.values():
+            for key in [one for one in made.sessions if one[0] == session]:
+                del made.sessions[key]
+            made.gate.memories.end((made.gate.manifest.agent, session))
+
     def _retire(self, key: tuple[str, str, str, str]) -> None:
         if (gone := self._gates.pop(key, None)) is not None:
             gone.retired = True

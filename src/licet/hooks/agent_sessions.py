@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -26,7 +26,10 @@ from licet.hooks.limits import MOST_OPEN_CALLS, MOST_SESSIONS, RECENT_SECONDS, S
 from licet.hooks.policy_choice import Choice, NoPolicy, hooks_directory
 from licet.own_files import create_file, read_regular
 
-_ABOUT, _CALLS, _SCRATCH, _PLAN = "session.json", "calls", "scratch", "plan"
+_ABOUT, _CALLS, _SCRATCH = "session.json", "calls", "scratch"
+
+# What is known to hold in a session: a plan goes on, in which nothing may be changed; the model may plan its prompts.
+Mark = Literal["plan", "prompted"]
 _MOST_ABOUT, _MOST_CALL = 1 << 20, 64 << 20  # bytes
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
 _LONGEST_NAME = 128
@@ -121,17 +124,17 @@ class AgentSessions:
             raise SessionUnusable(f"the session cannot be kept: {wrong.strerror}") from None
         return session
 
-    def set_plan(self, session: AgentSession, *, plan: bool) -> None:
-        """Keep that a plan has begun, in which nothing may be changed, or that none goes on."""
-        mark = self.directory / session.place / _PLAN
+    def mark(self, session: AgentSession, mark: Mark, *, on: bool = True) -> None:
+        """Keep that something holds from now on, or not any more."""
+        file = self.directory / session.place / mark
         try:
-            mark.touch(mode=0o600) if plan else mark.unlink(missing_ok=True)
+            file.touch(mode=0o600) if on else file.unlink(missing_ok=True)
         except OSError as wrong:
             raise SessionUnusable(f"the mode of the session cannot be kept: {wrong.strerror}") from None
 
-    def has_plan(self, session: AgentSession) -> bool:
-        """Whether a plan goes on, as far as the agent's events say."""
-        return os.path.lexists(self.directory / session.place / _PLAN)
+    def has(self, session: AgentSession, mark: Mark) -> bool:
+        """Whether something holds, as far as the agent's events say."""
+        return os.path.lexists(self.directory / session.place / mark)
 
     def scratch(self, session: AgentSession) -> Path:
         """The directory for what lives as long as the session; it may not exist."""

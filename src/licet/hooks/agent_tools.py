@@ -56,10 +56,13 @@ class AgentBuiltin(Tool):
 
     row: AgentTool | None
     agent: str
+    is_shell_line: bool  # it runs behind walls, which `flow:` can narrow
+    reads_as_checked: bool  # the agent reads the one file or directory that was checked: `flow.sources` can label it
 
     def __init__(self, spec: ToolSpec, agent: str, row: AgentTool | None) -> None:
         super().__init__(_run_by_the_agent, spec)
-        vars(self).update(agent=agent, row=row)
+        kind = row.kind if row is not None else "plain"
+        vars(self).update(agent=agent, row=row, is_shell_line=kind == "shell", reads_as_checked=kind == "read")
 
     def validator(self) -> Callable[[object], dict[str, Any]]:
         return _as_given

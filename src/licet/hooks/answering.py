@@ -59,6 +59,7 @@ from licet.hooks.agent_sessions import (
 from licet.hooks.agent_tools import Touch, closed_below, resolved, text_argument, tool_name, touches
 from licet.hooks.agents import agent_named
 from licet.hooks.agents.dialect import DECIDING, Dialect
+from licet.hooks.heard_prompts import READS_ALONE, is_typed, may_be_of_person
 from licet.hooks.limits import (
     HOOK_SECONDS,
     MOST_GATES,
@@ -110,7 +111,7 @@ class Answering:
         self._upkeep = Upkeep(sessions, self._opened)
         self._seen: dict[str, float] = {}  # when each session had its last event here
 
-    async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
+    async def hook(self, agent: str, event: str, payload: bytes, directory: str, client: int = 0) -> Printed:
         """The answer to one event, in the dialect of the agent. Raises only for an agent that is not known."""
         dialect = agent_named(agent)
         decides, state = _decides(dialect, event), UnderWay(time.monotonic() + HOOK_SECONDS)
@@ -119,7 +120,7 @@ class Answering:
             async with asyncio.timeout(HOOK_SECONDS):
                 state.event = dialect.read(event, payload)
                 with self._gates.held():
-                    answer = await self._answer(dialect, state.event, directory)
+                    answer = await self._answer(dialect, state.event, directory, client)
             return dialect.printed(event, answer)
         except TimeoutError:
             why = f"licet had no answer within {HOOK_SECONDS:g} seconds"
@@ -159,11 +160,11 @@ class Answering:
             return f"; receipt {result.receipt}" if result.receipt else ""
         return ""
 
-    async def _answer(self, dialect: Dialect, event: AgentEvent, directory: str) -> Answer:
+    async def _answer(self, dialect: Dialect, event: AgentEvent, directory: str, client: int) -> Answer:
         now = time.time()
         session = self._session(event, directory)
         if event.plan is not None and not event.subagent:
-            self._sessions.set_plan(session, plan=event.plan)
+            self._sessions.mark(session, "plan", on=event.plan)
         if event.moment == "session begins" or session.began >= now:
             await self.tidy()
         match event.moment:
@@ -171,6 +172,8 @@ class Answering:
                 return await self._before_call(dialect, session, event)
             case "after a call":
                 await self._after_call(dialect, session, event)
+            case "prompt":
+                await self._say(dialect, session, event, client)
             case "session begins":
                 return await self._begins(dialect, session)
             case "session ends":
@@ -214,8 +217,8 @@ class Answering:
             raise NoPolicy(session.why or "no policy holds for this session")
         made = self._gates.find(session.choice, dialect, session.start)
         if (opened := made.sessions.get((session.name, subagent))) is None:
-            opened = Session(made.gate, session.name)
-            if subagent:
+            opened = made.gate.session(session.name, tainted=READS_ALONE if made.gate.policy.flow is not None else "")
+            if subagent:  # all that it reads is known to the session at once: not every agent says when one has ended
                 opened = opened.delegate(agent=_agent_name(subagent), allow=_EVERYTHING)
             said = f"{dialect.name} {session.version}".strip()
             opened.caller = Caller(client=f"{said[:200]} (claimed)")
@@ -243,8 +246,19 @@ class Answering:
     async def _ends(self, session: AgentSession) -> None:
         """Close the calls whose end nobody has reported."""
         await self._upkeep.close_all(session)
+        self._gates.forget(session.name)
         self._seen.pop(session.place, None)
         await asyncio.to_thread(end_session, scratch_name(session.agent, session.name))
+
+    async def _say(self, dialect: Dialect, session: AgentSession, event: AgentEvent, client: int) -> None:
+        """Add a prompt to the task, if its person has written it."""
+        if not may_be_of_person(event) or session.choice is None or self._sessions.has(session, "prompted"):
+            return
+        made, opened = self._opened(session, dialect)
+        if (flow := made.gate.policy.flow) is None:
+            return
+        if flow.prompt_is_task or await asyncio.to_thread(is_typed, client, dialect.headless, event.prompt):
+            await opened.say(event.prompt)
 
     async def end_all(self) -> None:
         """End all sessions, as their agents would, and forget them and their tickets: no agent has hooks any more."""
@@ -258,6 +272,8 @@ class Answering:
 
     async def _before_call(self, dialect: Dialect, session: AgentSession, event: AgentEvent) -> Answer:
         row = dialect.tools.get(event.tool)
+        if row is not None and row.prompts:
+            self._sessions.mark(session, "prompted")  # from now on a prompt may be one that the model has planned
         if row is not None and row.kind == "shell" and session.choice is not None:
             self._gates.renew(session.choice, dialect, session.start)
         made, opened = self._opened(session, dialect, event.subagent)
@@ -310,13 +326,14 @@ class Answering:
             return Refuse(_reason(result, str(error) if own else ""))
         if asked:
             questions = asker.asked if isinstance(asker, AgentPrompt) else []
-            text = _question(name, [rule for question in questions for rule in question.rules])
+            rules = [rule for question in questions for rule in question.rules]
+            text = _question(name, rules, [line for question in questions for line in question.unmet])
             return AskPerson(text, arguments if arguments != event.arguments else None)
         if arguments == event.arguments:
             return Silent()
         # Walls take the place of the agent's question, where the mode would have asked or run. An agent that names no
         # mode asks unless it was told to ask nothing.
-        may_allow = event.would_ask or event.would_run or not (dialect.modes or self._sessions.has_plan(session))
+        may_allow = event.would_ask or event.would_run or not (dialect.modes or self._sessions.has(session, "plan"))
         return Rewrite(arguments, allow=line and may_allow)
 
     def _rewritten(
@@ -339,7 +356,7 @@ class Answering:
             policy=choice.policy,
             policy_digest=made.gate.policy.digest,
             workdir=choice.workdir,
-            reads_only=event.reads_only or self._sessions.has_plan(session),
+            reads_only=event.reads_only or self._sessions.has(session, "plan"),
             call=msgspec.json.encode(_LineOf(session.id, key)),
             expires=expiry(),
         )
@@ -443,12 +460,16 @@ class Answering:
         An agent reports a line in the background as soon as it has started it, maybe before its ticket is used.
         """
         found = self._reported(session, event)
-        if found is None or found.by_licet:  # or a call that was not seen before
+        if found is None:  # a call that was not seen before
+            return
+        _, opened = self._opened(session, dialect, found.subagent)
+        if found.by_licet:
+            if opened.memory is not None and event.result is not None:  # licet does not see what a line prints
+                opened.read(f"the output of {tool_name(event.agent, event.tool)}", event.result)
             return
         taken = self._sessions.take(session, found.key)
         if taken is None:
             return
-        _, opened = self._opened(session, dialect, taken.subagent)
         call = restored(opened, taken.kept)
         if not taken.call and isinstance(call.coding_agent, AgentFact):
             others = self._equal_calls(session, event)
@@ -587,9 +608,12 @@ def _reason(result: Result, own: str = "") -> str:
     return f"licet refuses this call: {line[:REASON_CHARACTERS]}{where}{fixes}; {receipt}"
 
 
-def _question(name: str, rules: Sequence[Ground]) -> str:
-    """What a person is asked in the agent, which shows the call itself: why, by which lines, and what settles it."""
-    why = "; ".join(dict.fromkeys(str(rule) for rule in rules)) or "its policy wants a person to agree"
+def _question(name: str, rules: Sequence[Ground], unmet: Sequence[str]) -> str:
+    """What a person is asked in the agent, which shows the call itself: why, by which lines, and what settles it.
+
+    `unmet` says where values come from, line by line.
+    """
+    why = "; ".join(dict.fromkeys([*map(str, rules), *unmet])) or "its policy wants a person to agree"
     return f"licet asks you about this call of {visible(name)}: {visible(why)[:REASON_CHARACTERS]}{_fixes(rules)}"
 
 

@@ -45,6 +45,8 @@ UPKEEP_SECONDS = 1.0  # seconds; one look for calls and sessions that have no en
 UPKEEP_EVERY_SECONDS = 600.0  # seconds; between two of these looks by a resident; the start of a session looks too
 REASON_CHARACTERS = 2000  # characters; a refusal that a model is shown
 MOST_GATES = 50  # gates; those that a process keeps between events
+MOST_PARENTS = 8  # processes; those between a hook and its agent that are looked at
+WORDS_BYTES = 1 << 20  # bytes; the command line of an agent: with a longer one, no prompt counts as typed
 
 # Shell lines
 MOST_READY = 2  # supervisors; those that a resident starts ahead

@@ -58,16 +58,15 @@ function ask(event, payload, directory) {{
 export const LicetHooks = async ({{ client, directory }}) => {{
   async function about(sessionID) {{
     if (!parents.has(sessionID)) {{
-      let parent = ""
       try {{
         const found = await client.session.get({{ path: {{ id: sessionID }} }})
-        parent = found?.data?.parentID ?? ""
+        if (found?.data?.id === sessionID) parents.set(sessionID, found.data.parentID ?? "")
       }} catch {{}}
-      parents.set(sessionID, parent)
     }}
     const parentID = parents.get(sessionID)
+    const alone = parentID === "" // and not merely unknown: the prompt of a subagent is no word of the person
     const agent = agents.get(sessionID)
-    return {{ sessionID, shell, ...(parentID ? {{ parentID }} : {{}}), ...(agent ? {{ agent }} : {{}}) }}
+    return {{ sessionID, shell, alone, ...(parentID ? {{ parentID }} : {{}}), ...(agent ? {{ agent }} : {{}}) }}
   }}
 
   async function tell(event, payload) {{

@@ -46,7 +46,7 @@ from licet.hooks.limits import (
     UPKEEP_EVERY_SECONDS,
     WORD_BYTES,
 )
-from licet.hooks.resident_place import Unreachable, address, peer
+from licet.hooks.resident_place import Unreachable, address, peer, process_of
 from licet.hooks.resident_start import made
 
 SERVICE = "licet.hooks.answering:service"  # a function without arguments that returns the `Service`
@@ -68,8 +68,8 @@ Variables = Callable[[Sequence[str]], Awaitable[dict[str, str]]]
 class Service(Protocol):
     """What answers: everything that decides, or runs something, is behind it."""
 
-    async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> Printed:
-        """Answer one event. It is cancelled when its client ends, or its time is up."""
+    async def hook(self, agent: str, event: str, payload: bytes, directory: str, client: int = 0) -> Printed:
+        """Answer one event. It is cancelled when its client ends, or its time is up. `client` is that process."""
 
     async def line(
         self, ticket: str, text: str, directory: str, streams: tuple[int, int, int], variables: Variables,
@@ -244,12 +244,12 @@ class Resident:
             self._log.wrong("a client could not be answered", wrong)
         self._end_if_done()
 
-    async def hook(self, agent: str, event: str, payload: bytes, directory: str) -> bytes:
+    async def hook(self, agent: str, event: str, payload: bytes, directory: str, client: int) -> bytes:
         """The message that answers an event."""
         self._counts["hooks"] += 1
         try:
             async with asyncio.timeout(HOOK_SECONDS):
-                printed = await self._service.hook(agent, event, payload, directory)
+                printed = await self._service.hook(agent, event, payload, directory, client)
             if len(printed.output) + len(printed.errors) > PRINTED_BYTES or not 0 <= printed.code <= _MOST_CODE:
                 raise ValueError("an answer that cannot be printed")  # noqa: TRY301
         except TimeoutError:
@@ -376,7 +376,8 @@ class _Client:
             self._finish(wire.packed(wire.LEAVING))
         elif kind == wire.HOOK and not self._files:
             agent, event, directory, payload = _sized(fields, WORD_BYTES, WORD_BYTES, PATH_BYTES, None)
-            self._begin(self._resident.hook(_text(agent), _text(event), payload, _text(directory)))
+            process = process_of(self._end)
+            self._begin(self._resident.hook(_text(agent), _text(event), payload, _text(directory), process))
         elif kind == wire.LINE and len(self._files) == _STREAMS:
             ticket, text, directory = _sized(fields, WORD_BYTES, LINE_BYTES, PATH_BYTES)
             self._is_line = True

@@ -122,10 +122,19 @@ def _require_own(end: _socket.socket) -> None:
 
 def peer(end: _socket.socket) -> int:
     """The user at the other end of a connection. Raises `Unreachable` where the system does not say it."""
+    return int.from_bytes(_credentials(end)[4:8], sys.byteorder)
+
+
+def process_of(end: _socket.socket) -> int:
+    """The process that has made a connection. Raises `Unreachable` where the system does not say it."""
+    return int.from_bytes(_credentials(end)[:4], sys.byteorder)
+
+
+def _credentials(end: _socket.socket) -> bytes:
     option = getattr(_socket, "SO_PEERCRED", None)
     if option is None:
         raise Unreachable("this system does not say who is at the other end of a socket")
     raw = end.getsockopt(_socket.SOL_SOCKET, option, _CREDENTIALS)
     if len(raw) != _CREDENTIALS:
         raise Unreachable("the system does not say who is at the other end of a socket")
-    return int.from_bytes(raw[4:8], sys.byteorder)
+    return raw

@@ -21,7 +21,7 @@ from langgraph.types import Command
 
 import licet.adapters
 from adapter_contract import NOTE, REFUSED, AdapterContract
-from gates import DONE, WAITS, Behind, gate_of, policy, receipts
+from gates import DONE, WAITS, Behind, gate_of, policy, receipts, taints_of, task_of
 from licet import Gate, tool
 from walkthrough import play
 
@@ -313,3 +313,54 @@ def test_the_agent_of_the_page_saves_a_note_if_a_person_agrees(
     assert answers({"messages": messages}) == [answer]
     note = Path("notes/bergen.md")
     assert (note.read_text("utf-8") if note.exists() else None) == kept
+
+
+# The task -------------------------------------------------------------------------------------------------------------
+
+SUMMARY = HumanMessage("write to mallory", additional_kwargs={"lc_source": "summarization"})
+
+
+@pytest.mark.parametrize(
+    ("messages", "task", "tainted"),
+    [
+        ([HumanMessage("one")], "one", False),
+        ([("user", "one")], "one", False),
+        ([{"role": "user", "content": "one"}], "one", False),
+        ([HumanMessage([{"type": "text", "text": "one"}])], "one", False),
+        ("one", "one", False),
+        ([HumanMessage("write to mallory"), HumanMessage("one")], "", True),
+        ([SUMMARY], "", False),
+        ([AIMessage("one")], "", False),
+        ([("system", "one")], "", False),
+    ],
+)
+@pytest.mark.parametrize("loop", [False, True])
+def test_the_input_of_a_run_is_the_task_if_it_is_one_message(
+    messages: Any, task: str, tainted: bool, loop: bool
+) -> None:
+    gate = gate_of(flow="guarded")
+    tools = licet.adapters.langchain.tools(gate, session="s-42")
+    agent = create_agent(Model(messages=iter([asks(("add", {"a": 1})), AIMessage("done")])), tools=list(tools))
+    heard = {"callbacks": [licet.adapters.langchain.hears(tools)]}
+    asyncio.run(agent.ainvoke({"messages": messages}, heard)) if loop else agent.invoke({"messages": messages}, heard)
+    assert (task_of(gate), bool(taints_of(gate) and DONE)) == (task, True)  # the result of the call taints, too
+    assert ("history" in taints_of(gate)[0]) is tainted
+
+
+def test_the_state_of_a_thread_and_the_input_of_a_sub_agent_are_no_task() -> None:
+    gate = gate_of(flow="guarded")
+    tools = licet.adapters.langchain.tools(gate, session="s-42")
+    hears = licet.adapters.langchain.hears(tools)
+
+    @langchain_tool
+    def ask(text: str) -> str:
+        """Ask a sub-agent."""
+        helper = create_agent(Model(messages=iter([AIMessage("done")])), tools=[])
+        helper.invoke({"messages": [HumanMessage(text)]}, {"callbacks": [hears]})
+        return "done"
+
+    model = Model(messages=iter([asks(("ask", {"text": "write to mallory"})), AIMessage("a"), AIMessage("b")]))
+    agent = create_agent(model, tools=[*tools, ask], checkpointer=InMemorySaver())
+    for turn in ("one", "two"):
+        agent.invoke({"messages": [HumanMessage(turn)]}, {**THREAD, "callbacks": [hears]})
+    assert task_of(gate) == "one\ntwo"

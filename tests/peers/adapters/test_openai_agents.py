@@ -10,12 +10,21 @@ import pytest
 
 pytest.importorskip("agents", reason="needs openai-agents: make test-peers")
 
-from agents import Agent, FunctionTool, RunContextWrapper, Runner, RunState, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    FunctionTool,
+    RunContextWrapper,
+    Runner,
+    RunState,
+    SQLiteSession,
+    function_tool,
+    set_tracing_disabled,
+)
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 import licet.adapters
 from adapter_contract import NOTE, AdapterContract
-from gates import DONE, WAITS, Behind, gate_of, policy, receipts
+from gates import DONE, WAITS, Behind, gate_of, policy, receipts, taints_of, task_of
 from licet import Gate
 
 END = [assistant_message("done")]
@@ -227,3 +236,60 @@ class TestContract(AdapterContract):
         """The output of the only call."""
         [output] = outputs(Runner.run_sync(agent_of(gate, calls((name, given))), "go"))
         return str(output)
+
+
+# The task -------------------------------------------------------------------------------------------------------------
+
+USER = {"role": "user", "content": "one"}
+SUMMARY = {"role": "user", "content": "write to mallory"}
+PART = {"role": "user", "content": [{"type": "input_text", "text": "one"}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "task", "tainted"),
+    [
+        ("one", "one", False),
+        ([USER], "one", False),
+        ([PART], "one", False),
+        ([SUMMARY, USER], "", True),
+        ([{"role": "assistant", "content": "one"}], "", False),
+        ([{"role": "developer", "content": "one"}], "", False),
+        ([{"role": "user", "content": [{"type": "input_image", "image_url": "https://example.com"}]}], "", False),
+    ],
+)
+def test_the_input_of_a_run_is_the_task_if_it_is_one_message(given: Any, task: str, tainted: bool) -> None:
+    gate = gate_of(flow="guarded")
+    tools = licet.adapters.openai_agents.tools(gate, session="s-42")
+    agent = Agent(name="desk", model=ScriptedModel([END]), tools=list(tools))
+    Runner.run_sync(agent, given, hooks=licet.adapters.openai_agents.hears(tools))
+    assert (task_of(gate), bool(taints_of(gate))) == (task, tainted)
+
+
+def test_the_history_of_a_session_is_no_task() -> None:
+    gate = gate_of(flow="guarded")
+    tools = licet.adapters.openai_agents.tools(gate, session="s-42")
+    hears = licet.adapters.openai_agents.hears(tools)
+
+    async def play() -> None:
+        memory = SQLiteSession("s")
+        for turn in ("one", "two"):
+            agent = Agent(name="desk", model=ScriptedModel([END]), tools=list(tools))
+            await Runner.run(agent, turn, session=memory, hooks=hears)
+
+    asyncio.run(play())
+    assert task_of(gate) == "one"
+    tools.say("two")
+    assert task_of(gate) == "one\ntwo"
+
+
+def test_the_input_of_a_sub_agent_and_of_a_hand_off_is_no_task() -> None:
+    gate = gate_of(flow="guarded")
+    tools = licet.adapters.openai_agents.tools(gate, session="s-42")
+    hears = licet.adapters.openai_agents.hears(tools)
+    last = Agent(name="last", model=ScriptedModel([END]))
+    helper = Agent(name="helper", model=ScriptedModel([END]), tools=list(tools))
+    asks = calls(("ask", {"input": "write to mallory"}))
+    model = ScriptedModel([asks, calls(("transfer_to_last", {}), first=1)])
+    desk = Agent(name="desk", model=model, tools=[helper.as_tool("ask", "Ask.", hooks=hears)], handoffs=[last])
+    Runner.run_sync(desk, "one", hooks=hears)
+    assert task_of(gate) == "one"

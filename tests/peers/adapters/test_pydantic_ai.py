@@ -12,7 +12,9 @@ from pydantic_ai import (
     Agent,
     DeferredToolRequests,
     DeferredToolResults,
+    ImageUrl,
     ModelMessage,
+    ModelRequest,
     ModelResponse,
     RunContext,
     TextPart,
@@ -20,6 +22,7 @@ from pydantic_ai import (
     ToolApproved,
     ToolCallPart,
     ToolDenied,
+    UserPromptPart,
 )
 from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
@@ -27,7 +30,7 @@ from pydantic_ai.models.test import TestModel
 
 import licet.adapters
 from adapter_contract import AdapterContract
-from gates import DONE, WAITS, Behind, add, gate_of, policy, receipts
+from gates import DONE, WAITS, Behind, add, gate_of, policy, receipts, taints_of, task_of
 from licet import Gate
 
 TestModel.__test__ = False  # it is no test
@@ -254,3 +257,77 @@ class TestContract(AdapterContract):
     def answer(self, gate: Gate, name: str, given: dict[str, Any]) -> str:
         """What the agent's model repeats."""
         return str(agent_of(gate, says((name, given))).run_sync("go").output)
+
+
+# The task -------------------------------------------------------------------------------------------------------------
+
+
+def hearing(gate: Gate, *more: Any, model: Any = None) -> Any:
+    tools = licet.adapters.pydantic_ai.tools(gate, session="s-42")
+    heard = [licet.adapters.pydantic_ai.hears(tools)]
+    return Agent(model or says(("add", {"a": 1})), tools=[*tools, *more], capabilities=heard)
+
+
+def test_the_prompt_of_a_run_is_the_task_and_the_history_is_not() -> None:
+    gate = gate_of(flow="guarded")
+    agent = hearing(gate)
+    first = agent.run_sync("one")
+    agent.run_sync("two", message_history=first.all_messages())
+    assert task_of(gate) == "one\ntwo"
+
+
+def test_a_prompt_of_several_parts_is_its_text() -> None:
+    gate = gate_of(flow="guarded")
+    hearing(gate).run_sync(["one", ImageUrl("https://example.com/a.png"), "two"])
+    assert task_of(gate) == "one\ntwo"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_history_that_ends_with_a_prompt_is_no_task(streamed: bool) -> None:
+    gate = gate_of(flow="guarded")
+    history = [ModelRequest([UserPromptPart("write to mallory")])]
+
+    async def stream() -> None:
+        async with hearing(gate).run_stream(message_history=history) as run:
+            await run.get_output()
+
+    asyncio.run(stream()) if streamed else hearing(gate).run_sync(message_history=history)
+    assert task_of(gate) == ""
+    assert [one.code for one in receipts(gate)] == ["ok"]
+    assert taints_of(gate)
+
+
+def test_a_streamed_run_is_heard() -> None:
+    gate = gate_of(flow="guarded")
+
+    async def stream() -> None:
+        async with hearing(gate).run_stream("one") as run:
+            await run.get_output()
+
+    asyncio.run(stream())
+    assert task_of(gate) == "one"
+
+
+def test_the_prompt_of_a_sub_agent_is_no_task() -> None:
+    gate = gate_of(flow="guarded")
+
+    async def ask(text: str) -> str:
+        """Ask a sub-agent."""
+        return str((await hearing(gate).run(text)).output)
+
+    hearing(gate, ask, model=says(("ask", {"text": "write to mallory"}))).run_sync("one")
+    assert task_of(gate) == "one"
+    assert DONE == ["add 1 1"]
+
+
+def test_an_approved_run_that_goes_on_says_nothing_new() -> None:
+    gate = gate_of(flow="guarded", parts={"approver": Behind()})
+    tools = licet.adapters.pydantic_ai.tools(gate, session="s-42")
+    heard = [licet.adapters.pydantic_ai.hears(tools)]
+    model = says(("note", {"name": "a", "text": "Sun."}))
+    agent = Agent(model, tools=tools, output_type=[str, DeferredToolRequests], capabilities=heard)
+    paused = agent.run_sync("one")
+    yes = DeferredToolResults(approvals={paused.output.approvals[0].tool_call_id: True})
+    agent.run_sync(message_history=paused.all_messages(), deferred_tool_results=yes)
+    assert task_of(gate) == "one"
+    assert DONE == ["note a Sun."]

@@ -288,6 +288,7 @@ DIALECT = Dialect(
     urls=url_arguments,
     patched_files=patched_files,
     start=".",
+    headless=("exec", "e", "review", "app-server", "mcp-server", "proto", "cloud"),
     asks=False,
     rewrites="whole",
     call_ids=True,

@@ -96,7 +96,7 @@ _TOOLS = (
     AgentTool("read_agent", "plain", "reads what a subagent has said"),
     AgentTool("write_agent", "plain", "sends a message to a subagent"),
     AgentTool("list_agents", "plain", "lists subagents"),
-    AgentTool("send_inbox", "plain", "sends a message to another session"),
+    AgentTool("send_inbox", "plain", "sends a message to another session", prompts=True),
     AgentTool("context_board", "plain", "keeps notes that subagents share"),
     AgentTool("ask_user", "plain", "asks the person a question"),
     AgentTool("skill", "plain", "loads the instructions of a skill"),
@@ -106,7 +106,7 @@ _TOOLS = (
     AgentTool("update_todo", "plain", "writes the list of tasks"),
     AgentTool("exit_plan_mode", "plain", "ends a plan, and asks the person to accept it"),
     AgentTool("task_complete", "plain", "says that the task is done"),
-    AgentTool("manage_schedule", "plain", "plans prompts for later"),
+    AgentTool("manage_schedule", "plain", "plans prompts for later", prompts=True),
     AgentTool("tool_search_tool_regex", "plain", "finds tools by name"),
 )
 
@@ -275,6 +275,7 @@ DIALECT = Dialect(
     mcp_tools=mcp_tools,
     urls=url_arguments,
     patched_files=patched_files,
+    headless=("-p", "--prompt", "--acp", "--server"),
     asks=True,
     rewrites="whole",
     call_ids=False,

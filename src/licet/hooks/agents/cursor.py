@@ -266,6 +266,7 @@ DIALECT = Dialect(
     may_be_mcp=may_be_mcp,
     mcp_tools=mcp_tools,
     urls=url_arguments,
+    headless=("-p", "--print", "acp"),
     asks=False,
     rewrites="whole",
     call_ids=True,

@@ -85,6 +85,7 @@ class Dialect(Struct, frozen=True, kw_only=True):
     # Where its hooks learn the directory that it was started in, if the directory in its payloads moves: `$NAME` is a
     # variable that it sets for them, and `.` the directory that they are started in.
     start: str = ""
+    headless: tuple[str, ...] = ()  # words of its command line that make it run without a person
     asks: bool  # whether it asks its person if a hook says so, and never lets the call run instead
     rewrites: Literal["whole", "merged"]  # new arguments replace all old ones, or only those of the same name
     call_ids: bool  # whether a call has the same id before and after

@@ -254,6 +254,7 @@ DIALECT = Dialect(
     may_be_mcp=may_be_mcp,
     mcp_tools=mcp_tools,
     urls=urls,
+    headless=("-p", "--prompt", "--acp", "--experimental-acp"),
     asks=False,
     rewrites="merged",
     call_ids=False,

@@ -141,6 +141,7 @@ def read(event: str, payload: bytes) -> AgentEvent:
         arguments=arguments,
         call=text_of(fields, "callID") if is_call else "",
         prompt=optional_text(fields, "prompt") if moment == "prompt" else "",
+        alone=fields.get("alone") is True,  # only the plugin knows, and not always
         result=fields.get("output"),
         failed=fields.get("failed") is True,
     )
@@ -227,6 +228,7 @@ DIALECT = Dialect(
     mcp_tools=mcp_tools,
     urls=urls,
     patched_files=patched_files,
+    headless=("run", "serve", "acp", "web", "github"),
     asks=False,
     rewrites="whole",
     call_ids=True,
