@@ -60,7 +60,7 @@ lint: .venv ## formatting, lint rules, tools against their declarations, example
 	@echo "· tools against their declarations"
 	@report=$$($(BIN)/licet lint examples src/licet/tools 2>&1) || { echo "$$report"; exit 1; }
 	@echo "· examples of policies"
-	@report=$$($(BIN)/licet test examples/coding examples/payments examples/research examples/weather 2>&1) || { echo "$$report"; exit 1; }
+	@report=$$($(BIN)/licet test examples/coding examples/inbox examples/payments examples/research examples/weather 2>&1) || { echo "$$report"; exit 1; }
 	@echo "· types"
 	@$(BIN)/mypy --no-error-summary
 	@echo "· import directions"

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-EXAMPLES = ("research", "coding", "payments", "hooks")
+EXAMPLES = ("research", "coding", "payments", "hooks", "inbox")
 WITH_SERVERS = ("mcp",)  # played only if they are named, because they install public MCP servers
 
 

@@ -42,7 +42,7 @@ def check(log: Log) -> None:
 
 
 @needs_walls
-@pytest.mark.parametrize("agent", ["research", "coding", "payments"])
+@pytest.mark.parametrize("agent", ["research", "coding", "payments", "inbox"])
 @pytest.mark.sampled(1)
 def test_an_example_agent_plays_its_transcript_and_loads_nothing_late_and_nothing_from_a_grant(
     agent: str, tmp_path: Path

@@ -21,7 +21,7 @@ from licet.core.decision.request import Request
 from licet.core.decision.validate import validate_tools
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-AGENTS = ("research", "coding", "payments")
+AGENTS = ("research", "coding", "payments", "inbox")
 
 
 def module(agent: str, name: str) -> ModuleType:
@@ -71,6 +71,9 @@ COMMANDS = [
     ("payments", "explain licet.yaml list_invoices http://localhost:8000/invoices", 0),
     ("payments", "explain licet.yaml pay network:http:post@localhost:8000", 1),  # once people agree
     ("payments", "explain licet.yaml pay network:tcp:localhost:8000", 1),
+    ("inbox", "check licet.yaml", 0),
+    ("inbox", "explain licet.yaml open_page https://lake.test/hall", 0),
+    ("inbox", "explain licet.yaml open_page POST https://lake.test/hall", 1),
     ("mcp", "check --locked licet.yaml", 0),
     ("mcp", "explain licet.yaml files.read_text_file ./project/README.md --workdir /srv", 0),
     ("mcp", "explain licet.yaml files.read_text_file ./project/.env --workdir /srv", 1),
@@ -95,6 +98,8 @@ CHANGES = [
     ("payments", "  connectors: [bank]\n", "", "connectors"),
     ("payments", "      side_effect_class: destructive\n", "      side_effect_class: full\n", "`pay`"),
     ("payments", "exclusiveMinimum", "exclusivMinimum", "exclusiveMinimum"),
+    ("inbox", "sender: identity", "sender: identified", "identified"),
+    ("inbox", "list_files:name", "list_files", "a tool and its field"),
 ]
 
 
@@ -197,6 +202,11 @@ TOLD = {
         *("ARGUMENT_NOT_ALLOWED", "APPROVAL_REQUIRED", "APPROVAL_DENIED", "BUDGET_EXCEEDED", "1 of 2 agree"),
         *("is not among the manifest's", "cost          80 USD", "wrong: entry "),
     ],
+    "inbox": [
+        *("seen in r-1 list_mail /1/body (untrusted)", "seen in r-2 list_events /0/notes (untrusted)"),
+        *("url: the model wrote this itself, or changed it", "the task does not ask for delete_file"),
+        *("FLOW_NOT_ASKED_FOR", "FLOW_ORIGIN"),
+    ],
 }
 SECRETS = ("for-this-example-only", "for this example only")
 
@@ -208,7 +218,21 @@ def test_a_transcript_tells_what_was_refused_and_no_secret(agent: str) -> None:
         assert told in text
     assert not [secret for secret in SECRETS if secret in text]
     assert "fine: " in text  # its receipts were verified
-    assert not re.search(r"/tmp|\b20\d\d-|Traceback", text)
+    assert not re.search(r"/tmp|\b20\d\d-\d\d-\d\d[T ]\d|Traceback", text)
+
+
+def test_the_orders_in_an_inbox_are_followed_without_flow_and_stopped_with_it() -> None:
+    parts = dict(part.split("\n", 1) for part in transcript("inbox").split("\n## ")[1:])
+    line = re.compile(r"^\S*(?:\.com/\w+ \{|GET https)[^\n]*", re.MULTILINE)
+    left = {name: line.findall(text) for name, text in parts.items()}
+    work = left["With labels and roles"]
+    assert [*left["Without flow"][-2:]] == left["With one line"] == work
+    assert len(left["Without flow"]) == 6
+    assert not [line for line in work if "collector" in line or "bin" in line]
+    asked = {name: re.findall(r"asked (\d+) times", text) for name, text in parts.items()}
+    assert (asked["With one line"], asked["With labels and roles"]) == (["6"], ["4"])
+    assert len(left["What still passes"]) == 3
+    assert transcript("inbox").count("the model wrote this itself") == 1
 
 
 @pytest.mark.parametrize("agent", AGENTS)

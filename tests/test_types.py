@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 TYPED = ROOT / "tests" / "typed"
 LINTED = ROOT / ".mypy_cache"
 FACES = (handles, ports)
-EXAMPLES = ("weather/weather.py", "coding/tools.py", "payments/tools.py", "research/tools.py")
+EXAMPLES = ("weather/weather.py", "coding/tools.py", "payments/tools.py", "research/tools.py", "inbox/tools.py")
 
 
 def test_the_front_door_stays_small() -> None:

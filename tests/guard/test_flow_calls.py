@@ -149,7 +149,7 @@ def test_the_question_shows_the_value_where_it_stands_and_its_record(tmp_path: P
 def test_the_question_says_that_the_model_wrote_a_value_and_escapes_it(tmp_path: Path) -> None:
     (question,) = asked_of(tmp_path, "z\u202eed@evil.example")
     assert question.unmet[0] == 'to[0] = "z\\u202eed@evil.example"'
-    assert question.unmet[1].endswith("the model wrote this itself, or changed it")
+    assert question.unmet[1:] == ("to[0]: the model wrote this itself, or changed it",)
 
 
 def test_a_call_that_exceeds_its_budget_asks_nobody(tmp_path: Path) -> None:

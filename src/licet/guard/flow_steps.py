@@ -161,8 +161,6 @@ def _shown(unmet: Unmet) -> Iterator[str]:
         return
     for one in unmet.found[:PLACES_SHOWN]:
         yield f"{name}: {place_of(one)}"
-    if not unmet.found or all(one.origin == "unknown" for one in unmet.found):
-        yield f"{name}: {_MODEL}"
     if unmet.record:
         yield f"{name} stands in {shown(unmet.record)}"
 
