@@ -336,7 +336,7 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
 
 
 _NOT_MET = {
-    "FLOW_ORIGIN": "nobody who may has chosen a value of it",
+    "FLOW_ORIGIN": "it may write or send, and this session has read text that somebody else wrote",
     "FLOW_SECRET": "this session has read a secret, and the call could pass it on",
     "FLOW_NOT_ASKED_FOR": "the words of the task do not ask for it",
 }
@@ -354,8 +354,12 @@ def flow_lines(entry: Entry, arguments: Mapping[str, object] | None = None) -> I
     if not unmet:
         return
     ran = entry["verdict"] == "allow"
-    how = "was only watched" if flow.get("watched") else "was run" if ran else "was not run"
-    yield f"{unmet[0]['reason']}  {visible(entry['tool'])} {how}: {_NOT_MET[unmet[0]['reason']]}"
+    how = "was only watched" if flow.get("watched") else "was run, since it was approved" if ran else "was not run"
+    first = unmet[0]
+    why = _NOT_MET[first["reason"]]
+    if first["reason"] == "FLOW_ORIGIN" and first.get("argument"):
+        why = f"{value_name(first['argument'], first.get('pointer', ''))} does not come from where the policy says"
+    yield visible(f"{first['reason']}  {entry['tool']} {how}: {why}")
     for one in unmet:
         yield from _unmet_lines(one, arguments)
     for title, text in _flow_facts(entry, flow, ran=ran):
