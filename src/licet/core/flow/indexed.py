@@ -4,14 +4,16 @@ Whole leaves and parts of leaves are found by `str.find` in one joined text for 
 cost more to build than all the questions that a session asks.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from unicodedata import is_normalized
 
 from msgspec import Struct
 
-from licet.core.flow.labels import Leaf, is_untrusted, leaves, scalars, text_of
-from licet.core.flow.text import folded, is_plain, normal, stands_in
-from licet.core.flow.written_values import date_of, dates_in, number_of, numbers_in, path_parts, url_key, url_keys_in
+from licet.core.flow.labels import Leaf, below, is_untrusted, leaves, scalars, text_of
+from licet.core.flow.text import folded, is_plain, lowered, normal, stands_in
+from licet.core.flow.written_values import date_of, dates_in, digits_of, number_of, numbers_in, path_parts, url_key, url_keys_in
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import (
     LONGEST_JUDGED,
@@ -24,6 +26,7 @@ from licet.core.policy.flow import ResultLabels, Role, SecretSource
 
 _SEPARATOR = "\n"  # no text in normal form has one
 _WORD_ENDS = late_pattern(r"[ \n]")
+_DIGIT = late_pattern("[0-9]")
 
 
 class Reading(Struct, frozen=True):
@@ -93,18 +96,19 @@ def _canonical_number(text: str) -> Decimal | None:
 class Searched:
     """Some leaves with one label, as one text."""
 
-    __slots__ = ("_dates", "_leaves", "_numbers", "_pointers", "_text", "_whole", "fields", "records")
+    __slots__ = ("_above", "_dates", "_leaves", "_segments", "_text", "fields", "records")
 
     def __init__(self, found: list[Leaf]) -> None:
         texts = [leaf.text for leaf in found]
         plain = _SEPARATOR.join(["", *texts, ""])
-        low = plain.lower() if plain.isascii() else _SEPARATOR.join(["", *map(folded, texts), ""])
+        low = plain.lower()
+        if not plain.isascii() and (len(low) != len(plain) or not is_normalized("NFKC", low)):
+            low = _SEPARATOR.join(["", *map(lowered, texts), ""])
         self._text = (plain, plain if low == plain else low)
         self._leaves: list[str] | None = None
-        self._whole: dict[Decimal, list[int]] | None = None  # the leaves that are numbers, by number
-        self._numbers: dict[Decimal, list[int]] | None = None  # the leaves with numbers in them
         self._dates: dict[tuple[int, int], list[int]] | None = None
-        self._pointers = _SEPARATOR.join([leaf.pointer for leaf in found])
+        self._above = [leaf.above for leaf in found]
+        self._segments = [leaf.segment for leaf in found]
         self.fields = [leaf.field for leaf in found]
         self.records = [leaf.record for leaf in found]
 
@@ -114,7 +118,7 @@ class Searched:
 
     def pointer(self, number: int) -> str:
         """The pointer of a leaf."""
-        return self._pointers.split(_SEPARATOR)[number]
+        return below(self._above[number], self._segments[number])
 
     @property
     def texts(self) -> list[str]:
@@ -130,9 +134,7 @@ class Searched:
             return
         yield from self._with_text(one, task=task)
         if one.number is not None:
-            yield from self._whole_numbers().get(one.number, ())
-            if task or len(one.text) >= SHORT_VALUE:
-                yield from self._all_numbers().get(one.number, ())
+            yield from self._with_number(one.number, inside=task or len(one.text) >= SHORT_VALUE)
         if one.date is not None:
             yield from self._all_dates().get(one.date, ())
 
@@ -174,35 +176,32 @@ class Searched:
                     yield number
             place = text.find(one.host, done)
 
-    def _whole_numbers(self) -> dict[Decimal, list[int]]:
-        if self._whole is None:
-            self._whole = {}
-            for place, text in enumerate(self.texts):
-                if len(text) <= LONGEST_NAME_IN_A_RESULT and _has_digit(text):
-                    number = number_of(text)
-                    if number is not None:
-                        self._whole.setdefault(number, []).append(place)
-        return self._whole
-
-    def _all_numbers(self) -> dict[Decimal, list[int]]:
-        if self._numbers is None:
-            self._numbers = {}
-            for place, text in enumerate(self.texts):
-                for number in numbers_in(text) if _has_digit(text) else ():
-                    self._numbers.setdefault(number, []).append(place)
-        return self._numbers
+    def _with_number(self, wanted: Decimal, *, inside: bool) -> Iterator[int]:
+        """The leaves that are a number, or have it `inside`. Only words with its digits are parsed."""
+        digits = digits_of(wanted)
+        text, number, counted, done = self._text[0], -1, 0, 0
+        pattern = re.compile(digits) if digits else None
+        match = pattern.search(text) if pattern else None
+        while pattern and match:
+            place = match.start()
+            number += text.count(_SEPARATOR, counted, place)
+            counted = place
+            begin = max(text.rfind(" ", done, place), text.rfind(_SEPARATOR, done, place), done - 1) + 1
+            ends = _WORD_ENDS.search(text, place)
+            done = ends.start() if ends else len(text)
+            word = text[begin:done]
+            is_whole = text[begin - 1] == text[done : done + 1] == _SEPARATOR
+            if (is_whole and number_of(word) == wanted) or (inside and wanted in numbers_in(word)):
+                yield number
+            match = pattern.search(text, done)
 
     def _all_dates(self) -> dict[tuple[int, int], list[int]]:
         if self._dates is None:
             self._dates = {}
             for place, text in enumerate(self.texts):
-                for date in dates_in(text) if _has_digit(text) else ():
+                for date in dates_in(text) if _DIGIT.search(text) else ():
                     self._dates.setdefault(date, []).append(place)
         return self._dates
-
-
-def _has_digit(text: str) -> bool:
-    return any(sign in text for sign in "0123456789")
 
 
 class Task:
@@ -213,7 +212,7 @@ class Task:
     def __init__(self, text: str = "", turns: tuple[str, ...] = ()) -> None:
         self.text = text
         said = [text for turn in turns if (text := normal(turn))]
-        self._said = Searched([Leaf("", "", text, text, "trusted", 0, False) for text in said])
+        self._said = Searched([Leaf("", "", "", text, text, "trusted", 0, False) for text in said])
 
     def has(self, one: Sought | None) -> bool:
         """Whether a value stands in the task."""
@@ -325,7 +324,7 @@ class Indexed:
     def _in_arguments(self, one: Sought) -> bool:
         if self._arguments is None:
             texts = [normal(text_of(value)) for name in self.reading.arguments for value in self._scalars(name)]
-            self._arguments = Searched([Leaf("", "", text, text, "trusted", 0, False) for text in texts if text])
+            self._arguments = Searched([Leaf("", "", "", text, text, "trusted", 0, False) for text in texts if text])
         loose = Sought(one.text, True, one.number, one.date, one.url, one.host)
         return next(self._arguments.find(loose), None) is not None
 
