@@ -11,7 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from counted import lines
-from licet.core.flow.text import _BECOME_MARKS, _may_have_many_marks, folded, in_word, is_plain, normal, stands_in, words
+from licet.core.flow.text import (
+    _BECOME_MARKS,
+    _may_have_many_marks,
+    folded,
+    in_word,
+    is_plain,
+    normal,
+    stands_in,
+    words,
+)
 from licet.core.limits import LONGEST_RUN_OF_MARKS
 
 CASES: dict[str, list[dict[str, Any]]] = yaml.safe_load((Path(__file__).parent / "texts" / "text.yaml").read_text())

@@ -13,7 +13,16 @@ from msgspec import Struct
 
 from licet.core.flow.labels import Leaf, below, is_untrusted, leaves, scalars, text_of
 from licet.core.flow.text import folded, is_plain, lowered, normal, stands_in
-from licet.core.flow.written_values import date_of, dates_in, digits_of, number_of, numbers_in, path_parts, url_key, url_keys_in
+from licet.core.flow.written_values import (
+    date_of,
+    dates_in,
+    digits_of,
+    number_of,
+    numbers_in,
+    path_parts,
+    url_key,
+    url_keys_in,
+)
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import (
     LONGEST_JUDGED,
@@ -40,6 +49,8 @@ class Reading(Struct, frozen=True):
     secret: tuple[SecretSource, ...] = ()  # the secret sources that its call met
     from_task: bool = False  # whether its call took all its arguments from the task
     about: str = ""
+    size: int = 0  # bytes of it as JSON, about
+    is_untrusted: bool | None = None  # whether it has an untrusted leaf; None if nobody has looked yet
     private: bool = False  # whether it is private although no label says so, for `trifecta`
 
 
@@ -256,12 +267,24 @@ _GROUPS = ("trusted", "identity", "made", "untrusted")
 class Indexed:
     """One result as it is searched. Its text is taken out of it when that is first asked for."""
 
-    __slots__ = ("_arguments", "_asked", "_index", "_is_untrusted", "_named", "_of_task", "reading")
+    __slots__ = (
+        "_arguments",
+        "_asked",
+        "_index",
+        "_is_untrusted",
+        "_named",
+        "_of_task",
+        "_secrets",
+        "_size",
+        "reading",
+    )
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         self._index: tuple[Mapping[str, Searched], Mapping[str, str]] | None = None
-        self._is_untrusted: bool | None = None
+        self._size: int | None = None
+        self._secrets: tuple[SecretSource, ...] | None = None
+        self._is_untrusted = reading.is_untrusted
         self._arguments: Searched | None = None
         self._of_task: Task | None = None
         self._named: frozenset[int] = frozenset()
@@ -276,6 +299,22 @@ class Indexed:
         return self._is_untrusted
 
     @property
+    def secrets_read(self) -> tuple[SecretSource, ...]:
+        """The secret sources of which it has something."""
+        if self._secrets is None:
+            self._secrets = tuple(one for one in self.reading.secret if was_read(one, self.reading))
+        return self._secrets
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether its text was taken out."""
+        return self._index is not None
+
+    def prepare(self) -> None:
+        """Look for all that a question may ask first."""
+        _ = self.size, self.is_untrusted, self.secrets_read
+
+    @property
     def groups(self) -> Mapping[str, Searched]:
         """Its leaves by what they give to a value that stands in them."""
         return self._indexed()[0]
@@ -283,7 +322,9 @@ class Indexed:
     @property
     def size(self) -> int:
         """How many characters of text it has."""
-        return sum(group.size for group in self.groups.values())
+        if self._size is None:
+            self._size = sum(group.size for group in self.groups.values())
+        return self._size
 
     @property
     def secret_values(self) -> Mapping[str, str]:
@@ -292,9 +333,10 @@ class Indexed:
 
     def _indexed(self) -> tuple[Mapping[str, Searched], Mapping[str, str]]:
         if self._index is None:
-            reading, secret = self.reading, dict[str, str]()
+            reading, secret, is_untrusted = self.reading, dict[str, str](), False
             found: dict[str, list[Leaf]] = {name: [] for name in _GROUPS}
             for leaf in leaves(reading.value, reading.labels, reading.arguments):
+                is_untrusted = is_untrusted or leaf.label == "untrusted"
                 if reading.secret and is_secret(leaf, reading):
                     secret.setdefault(folded(leaf.text), leaf.pointer)
                 if leaf.is_echo or not leaf.text or isinstance(leaf.value, bool):
@@ -305,6 +347,7 @@ class Indexed:
                 if reading.labels.creates and label in ("ack", "trusted"):
                     found["made"].append(leaf)
             self._index = {name: Searched(several) for name, several in found.items() if several}, secret
+            self._is_untrusted = is_untrusted
         return self._index
 
     def find_in(self, name: str, one: Sought) -> Iterator[Place]:
@@ -382,3 +425,13 @@ def _is_name(text: str) -> bool:
     if not SHORT_VALUE <= len(text) <= LONGEST_NAME_IN_A_RESULT or number_of(text) is not None:
         return False
     return text.count(" ") < MOST_WORDS_OF_A_NAME
+
+
+def was_read(source: SecretSource, reading: Reading) -> bool:
+    """Whether a result has what a source calls secret. A source without fields is secret as a whole."""
+    if not source.tool or not source.fields:
+        return True
+    return any(
+        not leaf.field or any(leaf.field == field or leaf.field.startswith(f"{field}/") for field in source.fields)
+        for leaf in leaves(reading.value, reading.labels, reading.arguments)
+    )

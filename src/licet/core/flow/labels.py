@@ -213,12 +213,13 @@ def leaves(value: object, labels: ResultLabels, arguments: Mapping[str, object])
     echoes, records = _Echoes(arguments), 0
     root = _Part("", "", _fields_of(labels), labels.label)
     # What is left of each container around the present place. The whole result stands as if it were an item of a list.
-    rest: list[tuple[Iterator[tuple[object, object]], str, _Part, int, bool]]
+    rest: list[tuple[Iterator[tuple[object, Any]], str, _Part, int, bool]]
     rest = [(iter([("", value)]), "", root, 0, True)]
     while rest:
         items, above, part, record, is_list = rest[-1]
         for key, one in items:
-            inner, segment = part, key
+            inner: _Part = part
+            segment: Any = key
             if not is_list:
                 name = key if type(key) is str else text_of(key)
                 found = part.below.get(name)

@@ -25,9 +25,7 @@ _ASCII_SPACES = {ord(space): " " for space in _SPACES if space.isascii()}
 _BECOME_MARKS = "\u0f73\u0f75\u0f81\uff9e\uff9f"  # in NFKC, and are none themselves
 # What may be a run of marks, since marks are no letters. Each becomes at most two, and a letter before it gives three.
 # Blocks without any mark are left out by their ranges, which is faster than a look at the kind of each character.
-_NO_MARK = (
-    r"\w\x00-\u02ff\u0370-\u0482\u2000-\u20cf\u2100-\u2cee\u2e00-\u3029\u3030-\u3098\u309b-\ua66e\uac00-\ud7ff"
-)
+_NO_MARK = r"\w\x00-\u02ff\u0370-\u0482\u2000-\u20cf\u2100-\u2cee\u2e00-\u3029\u3030-\u3098\u309b-\ua66e\uac00-\ud7ff"
 _MAYBE_MARKS = late_pattern(rf"[^{_NO_MARK}][^{_NO_MARK}]{{{LONGEST_RUN_OF_MARKS // 3 - 1}}}")
 _ROUNDS = 4  # in which doubled spaces are halved, before all words are split
 
