@@ -94,7 +94,7 @@ def test_a_session_whose_first_run_has_a_history_is_tainted(tmp_path: Path, runs
     for history in runs:
         made.hear("go on", history=history)
     assert made.session.memory is not None
-    found = made.session.memory.ask(None, lambda known: known.tainted_by)
+    found = asyncio.run(made.session.memory.ask(None, lambda known: known.tainted_by))
     assert found == ((BEGUN_ELSEWHERE,) if tainted else ())
 
 

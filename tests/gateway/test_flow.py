@@ -314,7 +314,7 @@ def test_a_flood_of_messages_fills_no_memory_and_what_comes_late_is_unknown(tmp_
         async with connected(backend, "plain", "2025") as client:
             await client.call("steps")
             told = await send(client, MALLORY)
-            return told, len(backend._session.remembering().ask(None, lambda known: known.results))
+            return told, len(await backend._session.remembering().ask(None, lambda known: known.results))
 
     told, kept = asyncio.run(scene())
     assert told == UNMET

@@ -11,7 +11,7 @@ from licet.errors import Refused
 from licet.guard.approvals_and_budgets import settle
 from licet.guard.deadlines import finish
 from licet.guard.facts import Call
-from licet.guard.flow_steps import hand_over, handed_of
+from licet.guard.flow_steps import Handed, hand_over, handed_of
 from licet.guard.grant import Grant
 from licet.guard.limits import CLOSING_SECONDS, MOST_OF_LOGS
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -57,15 +57,18 @@ async def close(call: Call, parts: ResultParts) -> Result:
         parts.approvals = call.shown_approvals
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
-    handed = handed_of(call, parts, call.flow) if call.flow is not None else None
+    handed: Handed | None = None
     if ledger is not None:
         try:
-            await finish(call.stores, keep_receipt(call, ledger, parts, handed), "the ledger")
+            handed = await finish(call.stores, keep_receipt(call, ledger, parts), "the ledger")
         except (asyncio.CancelledError, Exception) as error:  # a ledger, which may be a user's, can cancel itself
             _unrecorded(call, parts, error)
             handed = handed_of(call, parts, call.flow) if call.flow is not None else None
     if handed is not None:
         hand_over(call, handed)
+        if call.session.memory is not None and call.session.memory.is_behind:
+            with suppress(asyncio.CancelledError, Exception):  # the next question reads it
+                await finish(call.stores, call.session.memory.catch_up(), "the memory of the session")
     if call.stores.cancelled is not None and caller_cancelled(call):
         raise call.stores.cancelled
     return parts.sealed(grant, None if grant is not None else call.identity)

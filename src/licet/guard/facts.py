@@ -25,7 +25,7 @@ from licet.core.policy.terms import StandingApproval
 from licet.errors import Refused
 from licet.guard.deadlines import Deadline, StoreDeadline
 from licet.guard.grant import CallIdentity, Grant, Observer
-from licet.guard.limits import LONGEST_TOOL_NAME, STORE_SECONDS
+from licet.guard.limits import LONG_RESULT, LONGEST_TOOL_NAME, STORE_SECONDS
 from licet.guard.memory import Memories, Moment, SessionMemory
 from licet.guard.ports import Agreement, Clock, Ports, Reservation
 from licet.guard.redaction.redact import Redactor
@@ -183,7 +183,7 @@ class Call(Struct, eq=False):
     running: bool = False
     is_elsewhere: bool = False  # whether somebody else runs it, outside of any walls of licet
     is_closed: bool = False  # whether its end has begun; only set of calls that were left open
-    long_result: bool = False
+    result_bytes: int = 0  # of JSON that its tool returned
     was_cut: bool = False  # whether the end of its session has cancelled it
     cuts: int = 0  # how often
     flow: Flow | None = None  # of its policy; None: origins do not matter, and nothing is remembered
@@ -205,7 +205,7 @@ class Call(Struct, eq=False):
     @property
     def is_long(self) -> bool:
         """Whether its events or its result are so long that building the receipt would block the event loop."""
-        return self.long_result or (self.grant is not None and self.grant.is_long)
+        return self.result_bytes > LONG_RESULT or (self.grant is not None and self.grant.is_long)
 
     @property
     def redactor(self) -> Redactor | None:

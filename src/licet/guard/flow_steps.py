@@ -19,7 +19,7 @@ from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import FLOW_REASONS
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet, value_name
-from licet.core.flow.labels import is_private, labels_of_result, leaves, secrets_of_result
+from licet.core.flow.labels import is_private, labels_of_result, leaves, scalars, secrets_of_result
 from licet.core.flow.session_knowledge import Known, Reading, was_read
 from licet.core.ledger.entry import FlowFact, FoundFact, MetFact, SecretFact, UnmetFact
 from licet.core.policy.flow import Flow, ResultLabels, SecretSource
@@ -29,7 +29,15 @@ from licet.declare.arguments import received
 from licet.guard.deadlines import in_time
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.grant import Grant
-from licet.guard.limits import LEAVES_COUNTED, MOST_UNMET, PLACES_SHOWN, POINTERS_LISTED, UNMET_SHOWN
+from licet.guard.limits import (
+    LEAST_OF_A_VALUE,
+    LEAVES_COUNTED,
+    LONG_ARGUMENTS,
+    MOST_UNMET,
+    PLACES_SHOWN,
+    POINTERS_LISTED,
+    UNMET_SHOWN,
+)
 from licet.guard.memory import SessionMemory
 from licet.guard.ports import Ledger, ReadableLedger
 from licet.guard.redaction.redact import Redactor
@@ -70,7 +78,7 @@ async def judge_call(call: Call, registered: Registered, grant: Grant, flow: Flo
         call.from_task = from_task(arguments, known)
         return judge(reach, flow, arguments, known)
 
-    judgement = memory.ask(call.moment, question)
+    judgement = await memory.ask(call.moment, question, is_long=are_long(arguments))
     grant.reach = reach
     return judgement
 
@@ -87,9 +95,20 @@ async def narrow_program(call: Call, grant: Grant, flow: Flow) -> None:
     """
     memory = call.session.remembering()
     await restore(call, memory)
-    ceiling = memory.ask(None, lambda known: readers_ceiling(flow, known.secrets_read))
+    ceiling = await memory.ask(None, lambda known: readers_ceiling(flow, known.secrets_read))
     if ceiling is not None:
         grant.reach = with_readers(grant.reach, ceiling)
+
+
+def are_long(arguments: Mapping[str, object]) -> bool:
+    """Whether arguments are so long that looking for their origins would block the event loop."""
+    left = LONG_ARGUMENTS
+    for value in arguments.values():
+        for _, one in scalars(value):
+            left -= (len(one) if isinstance(one, str) else 0) + LEAST_OF_A_VALUE
+            if left < 0:
+                return True
+    return False
 
 
 def with_readers(reach: Reach, ceiling: CapabilitySet) -> Reach:
@@ -210,6 +229,7 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
     elif parts.refusal is None and (remembered := getattr(_tool(call), "remembered", None)) is not None:
         value = remembered(value)
         labels = replace(labels, fields=(*labels.fields, (_BLOCK, "untrusted")))
+    counts, untrusted, taints = counted(value, labels, call.plain)
     reading = Reading(
         receipt=call.receipt,
         tool=call.tool,
@@ -218,9 +238,10 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         labels=labels,
         secret=secret,
         from_task=call.from_task,
+        size=call.result_bytes,
+        is_untrusted=taints if counts.total() < LEAVES_COUNTED else None,
         private=not flow.secrets and is_private(uses, holds_keys),
     )
-    counts, untrusted, taints = counted(value, labels, call.plain)
     taints = taints or parts.truncated
     fact = FlowFact(
         labels=dict(sorted(counts.items())) or UNSET,

@@ -27,6 +27,8 @@ MOST_LINKS = 40  # links that one path may lead through, as in the kernel
 # What sessions remember of results
 MEMORIES_KEPT = 64  # sessions of a gate whose results are remembered although nobody holds them now
 LEAVES_COUNTED = 2000  # leaves of one result that a receipt counts by label
+LONG_ARGUMENTS = 64 << 10  # bytes of arguments; where longer ones come from is asked in a thread
+LEAST_OF_A_VALUE = 64  # bytes that each value in them counts at least
 POINTERS_LISTED = 20  # pointers of untrusted leaves in one receipt
 MOST_UNMET = 50  # rules that were not met, and arguments that met theirs, in one receipt
 UNMET_SHOWN = 10  # rules that were not met that a person is shown

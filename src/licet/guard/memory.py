@@ -9,6 +9,7 @@ Nothing here is kept on disk. A session that is opened again gets its taint and 
 earlier values are unknown. Any thread may use a memory.
 """
 
+import asyncio
 import secrets
 import threading
 from collections import OrderedDict
@@ -87,14 +88,33 @@ class SessionMemory:
             self._moments.add(moment)
         return moment
 
-    def ask(self, moment: Moment | None, question: Callable[[Known], _T]) -> _T:
-        """Ask what was known at a moment. A moment is asked once."""
+    async def ask(self, moment: Moment | None, question: Callable[[Known], _T], *, is_long: bool = False) -> _T:
+        """Ask what was known at a moment. A moment is asked once. A long question is asked in a thread.
+
+        There a copy is asked, which shares the texts: nobody waits for the lock of a memory while it is searched.
+        """
         with self._lock:
             known = self._known
             if moment is not None:
                 self._moments.discard(moment)
                 known = known if moment.known is None else moment.known
-            return question(known)
+            if not is_long and not known.is_long:
+                return question(known)
+            known = known.child()
+        return await asyncio.to_thread(question, known)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much was handed over since the last question that its text should be taken out."""
+        return self._known.is_behind
+
+    async def catch_up(self) -> None:
+        """Take the text out of what was handed over, in a thread."""
+        with self._lock:
+            known = self._known.child()
+        await asyncio.to_thread(known.index)
+        with self._lock:
+            self._known.read_indexed()
 
     def together(self) -> Moment:
         """The present moment, for calls that are made together: the last may start after the first has ended."""
@@ -176,11 +196,7 @@ class SessionMemory:
     def pass_on(self, known: Known) -> None:
         """Taint what a delegate knows as this session is tainted, with its secrets."""
         with self._lock:
-            for why in self._known.tainted_by:
-                known.taint(why)
-            for why in self._known.private_by:
-                known.read_private(why)
-            known.read_secrets(self._known.secrets_read)
+            known.inherit(self._known.held)
 
     def forget(self) -> None:
         """Forget all results, since calls were made that nobody watched. The next call reads the receipts."""

@@ -40,7 +40,7 @@ from licet.core.values import data_digest, data_json, milliseconds, money_text
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers
 from licet.guard.facts import Call
-from licet.guard.flow_steps import Handed, flow_fact
+from licet.guard.flow_steps import Handed, flow_fact, handed_of
 from licet.guard.grant import Access
 from licet.guard.limits import MOST_OF_A_CLAIM
 from licet.guard.ports import ASKED_IN_AGENT, Ledger
@@ -54,10 +54,19 @@ _ELSEWHERE = (BudgetSettled, SandboxEntered)  # the rule of these events is in `
 _OWN_TEXTS = (INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED)  # of failures; every other text is the tool's
 
 
-async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts, handed: Handed | None = None) -> None:
-    """Write the receipt of a call to the ledger. A long one is built in a thread, so that other calls can run."""
-    made = await asyncio.to_thread(receipt_of, call, parts, handed) if call.is_long else receipt_of(call, parts, handed)
+async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> Handed | None:
+    """Write the receipt of a call to the ledger. A long one is built in a thread, so that other calls can run.
+
+    Returns what the session of the call is to remember; None if it remembers nothing.
+    """
+    handed, made = await asyncio.to_thread(_made, call, parts) if call.is_long else _made(call, parts)
     await ledger.record(made)
+    return handed
+
+
+def _made(call: Call, parts: ResultParts) -> tuple[Handed | None, Entry]:
+    handed = handed_of(call, parts, call.flow) if call.flow is not None else None
+    return handed, receipt_of(call, parts, handed)
 
 
 def decision_of(call: Call) -> Entry:

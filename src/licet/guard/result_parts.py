@@ -32,7 +32,7 @@ from licet.guard.facts import Call
 from licet.guard.grant import NO_PROGRAMS, Access, CallIdentity, Grant, ProgramAccess
 from licet.guard.handles.secrets_and_kv import redacted_refusal
 from licet.guard.held_paths import held_paths
-from licet.guard.limits import CLOSING_SECONDS, LONG_RESULT, MOST_DIRECTORIES, MOST_OF_AN_ERROR, PARSED_BEYOND
+from licet.guard.limits import CLOSING_SECONDS, MOST_DIRECTORIES, MOST_OF_AN_ERROR, PARSED_BEYOND
 from licet.guard.ports import Agreement
 from licet.guard.redaction.redact import Redactor, encoded, in_turn, shown
 from licet.guard.result import Code, Result
@@ -138,11 +138,11 @@ async def succeeded(call: Call, value: object) -> ResultParts:
         return ResultParts(call.tool, value)
     text = value if isinstance(value, JsonText) else result_text(value)
     limit, redactor = call.registered.output_bytes if call.registered else 0, call.redactor
-    call.long_result = len(text) > LONG_RESULT
+    call.result_bytes = len(text)
     if len(text) > limit:  # before anything is parsed
         return _as_reported(call, value, await _cut(call, text, limit, redactor))
     text, data = _parsed(call, text)
-    if call.long_result:  # parsing took a while, and so does redaction
+    if call.is_long:  # parsing took a while, and so does redaction
         await asyncio.sleep(0)
     if redactor is not None:  # the text as one: it may hold very many strings
         clean = await _redacted(call, redactor.work(text, as_json=True))

@@ -21,7 +21,6 @@ from licet.core.decision.request import Approval, Ground
 from licet.core.flow.session_knowledge import Reading
 from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import AgentFact
-from licet.core.policy.flow import ResultLabels
 from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
@@ -94,10 +93,9 @@ class Session(SessionFacts):
 
     def read(self, source: str, value: object) -> None:
         """Remember what reaches the model without a call, such as a resource or a file in its prompt, as untrusted."""
-        data = plain_data(plain_json(value))
-        labels = ResultLabels()
+        text = plain_json(value)
         about = visible(source)[:MOST_OF_A_CLAIM]
-        reading = Reading(receipt="", tool="", value=data, arguments={}, labels=labels, from_task=False, about=about)
+        reading = Reading(receipt="", tool="", value=plain_data(text), about=about, size=len(text))
         self.remembering().remember(reading)
 
     def call(

@@ -44,8 +44,9 @@ class Asking(Struct, frozen=True):
 
 def judged_arguments(asking: Asking) -> Iterator[Unmet | Met]:
     """Judge every value of every argument that has a rule, in the order of the rules."""
-    known_keys = _names_in(asking.reach.spec.schema)
     tainted = asking.known.tainted
+    holds = tainted or any(rule.always for rules in asking.rules.arguments.values() for rule in rules)
+    known_keys = _names_in(asking.reach.spec.schema) if holds else frozenset()
     for argument, rules in asking.rules.arguments.items():
         value = asking.arguments.get(argument)
         if value is None:

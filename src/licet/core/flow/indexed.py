@@ -4,14 +4,25 @@ Whole leaves and parts of leaves are found by `str.find` in one joined text for 
 cost more to build than all the questions that a session asks.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
+from unicodedata import is_normalized
 
 from msgspec import Struct
 
-from licet.core.flow.labels import Leaf, is_untrusted, leaves, scalars, text_of
-from licet.core.flow.text import folded, is_plain, normal, stands_in
-from licet.core.flow.written_values import date_of, dates_in, number_of, numbers_in, path_parts, url_key, url_keys_in
+from licet.core.flow.labels import Leaf, below, is_untrusted, leaves, scalars, text_of
+from licet.core.flow.text import folded, is_plain, lowered, normal, stands_in
+from licet.core.flow.written_values import (
+    date_of,
+    dates_in,
+    digits_of,
+    number_of,
+    numbers_in,
+    path_parts,
+    url_key,
+    url_keys_in,
+)
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import (
     LONGEST_JUDGED,
@@ -24,6 +35,7 @@ from licet.core.policy.flow import ResultLabels, Role, SecretSource
 
 _SEPARATOR = "\n"  # no text in normal form has one
 _WORD_ENDS = late_pattern(r"[ \n]")
+_DIGIT = late_pattern("[0-9]")
 
 
 class Reading(Struct, frozen=True):
@@ -37,6 +49,8 @@ class Reading(Struct, frozen=True):
     secret: tuple[SecretSource, ...] = ()  # the secret sources that its call met
     from_task: bool = False  # whether its call took all its arguments from the task
     about: str = ""
+    size: int = 0  # bytes of it as JSON, about
+    is_untrusted: bool | None = None  # whether it has an untrusted leaf; None if nobody has looked yet
     private: bool = False  # whether it is private although no label says so, for `trifecta`
 
 
@@ -93,18 +107,19 @@ def _canonical_number(text: str) -> Decimal | None:
 class Searched:
     """Some leaves with one label, as one text."""
 
-    __slots__ = ("_dates", "_leaves", "_numbers", "_pointers", "_text", "_whole", "fields", "records")
+    __slots__ = ("_above", "_dates", "_leaves", "_segments", "_text", "fields", "records")
 
     def __init__(self, found: list[Leaf]) -> None:
         texts = [leaf.text for leaf in found]
         plain = _SEPARATOR.join(["", *texts, ""])
-        low = plain.lower() if plain.isascii() else _SEPARATOR.join(["", *map(folded, texts), ""])
+        low = plain.lower()
+        if not plain.isascii() and (len(low) != len(plain) or not is_normalized("NFKC", low)):
+            low = _SEPARATOR.join(["", *map(lowered, texts), ""])
         self._text = (plain, plain if low == plain else low)
         self._leaves: list[str] | None = None
-        self._whole: dict[Decimal, list[int]] | None = None  # the leaves that are numbers, by number
-        self._numbers: dict[Decimal, list[int]] | None = None  # the leaves with numbers in them
         self._dates: dict[tuple[int, int], list[int]] | None = None
-        self._pointers = _SEPARATOR.join([leaf.pointer for leaf in found])
+        self._above = [leaf.above for leaf in found]
+        self._segments = [leaf.segment for leaf in found]
         self.fields = [leaf.field for leaf in found]
         self.records = [leaf.record for leaf in found]
 
@@ -114,7 +129,7 @@ class Searched:
 
     def pointer(self, number: int) -> str:
         """The pointer of a leaf."""
-        return self._pointers.split(_SEPARATOR)[number]
+        return below(self._above[number], self._segments[number])
 
     @property
     def texts(self) -> list[str]:
@@ -130,9 +145,7 @@ class Searched:
             return
         yield from self._with_text(one, task=task)
         if one.number is not None:
-            yield from self._whole_numbers().get(one.number, ())
-            if task or len(one.text) >= SHORT_VALUE:
-                yield from self._all_numbers().get(one.number, ())
+            yield from self._with_number(one.number, inside=task or len(one.text) >= SHORT_VALUE)
         if one.date is not None:
             yield from self._all_dates().get(one.date, ())
 
@@ -174,35 +187,32 @@ class Searched:
                     yield number
             place = text.find(one.host, done)
 
-    def _whole_numbers(self) -> dict[Decimal, list[int]]:
-        if self._whole is None:
-            self._whole = {}
-            for place, text in enumerate(self.texts):
-                if len(text) <= LONGEST_NAME_IN_A_RESULT and _has_digit(text):
-                    number = number_of(text)
-                    if number is not None:
-                        self._whole.setdefault(number, []).append(place)
-        return self._whole
-
-    def _all_numbers(self) -> dict[Decimal, list[int]]:
-        if self._numbers is None:
-            self._numbers = {}
-            for place, text in enumerate(self.texts):
-                for number in numbers_in(text) if _has_digit(text) else ():
-                    self._numbers.setdefault(number, []).append(place)
-        return self._numbers
+    def _with_number(self, wanted: Decimal, *, inside: bool) -> Iterator[int]:
+        """The leaves that are a number, or have it `inside`. Only words with its digits are parsed."""
+        digits = digits_of(wanted)
+        text, number, counted, done = self._text[0], -1, 0, 0
+        pattern = re.compile(digits) if digits else None
+        match = pattern.search(text) if pattern else None
+        while pattern and match:
+            place = match.start()
+            number += text.count(_SEPARATOR, counted, place)
+            counted = place
+            begin = max(text.rfind(" ", done, place), text.rfind(_SEPARATOR, done, place), done - 1) + 1
+            ends = _WORD_ENDS.search(text, place)
+            done = ends.start() if ends else len(text)
+            word = text[begin:done]
+            is_whole = text[begin - 1] == text[done : done + 1] == _SEPARATOR
+            if (is_whole and number_of(word) == wanted) or (inside and wanted in numbers_in(word)):
+                yield number
+            match = pattern.search(text, done)
 
     def _all_dates(self) -> dict[tuple[int, int], list[int]]:
         if self._dates is None:
             self._dates = {}
             for place, text in enumerate(self.texts):
-                for date in dates_in(text) if _has_digit(text) else ():
+                for date in dates_in(text) if _DIGIT.search(text) else ():
                     self._dates.setdefault(date, []).append(place)
         return self._dates
-
-
-def _has_digit(text: str) -> bool:
-    return any(sign in text for sign in "0123456789")
 
 
 class Task:
@@ -213,7 +223,7 @@ class Task:
     def __init__(self, text: str = "", turns: tuple[str, ...] = ()) -> None:
         self.text = text
         said = [text for turn in turns if (text := normal(turn))]
-        self._said = Searched([Leaf("", "", text, text, "trusted", 0, False) for text in said])
+        self._said = Searched([Leaf("", "", "", text, text, "trusted", 0, False) for text in said])
 
     def has(self, one: Sought | None) -> bool:
         """Whether a value stands in the task."""
@@ -257,12 +267,24 @@ _GROUPS = ("trusted", "identity", "made", "untrusted")
 class Indexed:
     """One result as it is searched. Its text is taken out of it when that is first asked for."""
 
-    __slots__ = ("_arguments", "_asked", "_index", "_is_untrusted", "_named", "_of_task", "reading")
+    __slots__ = (
+        "_arguments",
+        "_asked",
+        "_index",
+        "_is_untrusted",
+        "_named",
+        "_of_task",
+        "_secrets",
+        "_size",
+        "reading",
+    )
 
     def __init__(self, reading: Reading) -> None:
         self.reading = reading
         self._index: tuple[Mapping[str, Searched], Mapping[str, str]] | None = None
-        self._is_untrusted: bool | None = None
+        self._size: int | None = None
+        self._secrets: tuple[SecretSource, ...] | None = None
+        self._is_untrusted = reading.is_untrusted
         self._arguments: Searched | None = None
         self._of_task: Task | None = None
         self._named: frozenset[int] = frozenset()
@@ -277,6 +299,22 @@ class Indexed:
         return self._is_untrusted
 
     @property
+    def secrets_read(self) -> tuple[SecretSource, ...]:
+        """The secret sources of which it has something."""
+        if self._secrets is None:
+            self._secrets = tuple(one for one in self.reading.secret if was_read(one, self.reading))
+        return self._secrets
+
+    @property
+    def is_indexed(self) -> bool:
+        """Whether its text was taken out."""
+        return self._index is not None
+
+    def prepare(self) -> None:
+        """Look for all that a question may ask first."""
+        _ = self.size, self.is_untrusted, self.secrets_read
+
+    @property
     def groups(self) -> Mapping[str, Searched]:
         """Its leaves by what they give to a value that stands in them."""
         return self._indexed()[0]
@@ -284,7 +322,9 @@ class Indexed:
     @property
     def size(self) -> int:
         """How many characters of text it has."""
-        return sum(group.size for group in self.groups.values())
+        if self._size is None:
+            self._size = sum(group.size for group in self.groups.values())
+        return self._size
 
     @property
     def secret_values(self) -> Mapping[str, str]:
@@ -293,9 +333,10 @@ class Indexed:
 
     def _indexed(self) -> tuple[Mapping[str, Searched], Mapping[str, str]]:
         if self._index is None:
-            reading, secret = self.reading, dict[str, str]()
+            reading, secret, is_untrusted = self.reading, dict[str, str](), False
             found: dict[str, list[Leaf]] = {name: [] for name in _GROUPS}
             for leaf in leaves(reading.value, reading.labels, reading.arguments):
+                is_untrusted = is_untrusted or leaf.label == "untrusted"
                 if reading.secret and is_secret(leaf, reading):
                     secret.setdefault(folded(leaf.text), leaf.pointer)
                 if leaf.is_echo or not leaf.text or isinstance(leaf.value, bool):
@@ -306,6 +347,7 @@ class Indexed:
                 if reading.labels.creates and label in ("ack", "trusted"):
                     found["made"].append(leaf)
             self._index = {name: Searched(several) for name, several in found.items() if several}, secret
+            self._is_untrusted = is_untrusted
         return self._index
 
     def find_in(self, name: str, one: Sought) -> Iterator[Place]:
@@ -325,7 +367,7 @@ class Indexed:
     def _in_arguments(self, one: Sought) -> bool:
         if self._arguments is None:
             texts = [normal(text_of(value)) for name in self.reading.arguments for value in self._scalars(name)]
-            self._arguments = Searched([Leaf("", "", text, text, "trusted", 0, False) for text in texts if text])
+            self._arguments = Searched([Leaf("", "", "", text, text, "trusted", 0, False) for text in texts if text])
         loose = Sought(one.text, True, one.number, one.date, one.url, one.host)
         return next(self._arguments.find(loose), None) is not None
 
@@ -383,3 +425,13 @@ def _is_name(text: str) -> bool:
     if not SHORT_VALUE <= len(text) <= LONGEST_NAME_IN_A_RESULT or number_of(text) is not None:
         return False
     return text.count(" ") < MOST_WORDS_OF_A_NAME
+
+
+def was_read(source: SecretSource, reading: Reading) -> bool:
+    """Whether a result has what a source calls secret. A source without fields is secret as a whole."""
+    if not source.tool or not source.fields:
+        return True
+    return any(
+        not leaf.field or any(leaf.field == field or leaf.field.startswith(f"{field}/") for field in source.fields)
+        for leaf in leaves(reading.value, reading.labels, reading.arguments)
+    )

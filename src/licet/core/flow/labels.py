@@ -6,6 +6,7 @@ not name is untrusted.
 
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
+from typing import Any
 
 from msgspec import Struct
 
@@ -29,13 +30,19 @@ _TWO_READINGS = ("\\", "\0", "%2e", "%2f", "%5c")
 class Leaf(Struct, frozen=True, gc=False):
     """One scalar of a result, or one key of a mapping in it."""
 
-    pointer: str  # a JSON pointer, cut where it is long
-    field: str  # the same without indices and the first `/`, as a manifest names it
+    above: str  # the JSON pointer of what it is in, cut where it is long
+    segment: str | int  # what its own pointer has besides: an index, or a name with its `/`
+    field: str  # its pointer without indices and the first `/`, as a manifest names it
     text: str  # in normal form
     value: object
     label: Label  # after those that read like a letter became untrusted
     record: int
     is_echo: bool  # whether an argument of the call that returned it is equal
+
+    @property
+    def pointer(self) -> str:
+        """Its JSON pointer, cut where it is long."""
+        return below(self.above, self.segment)
 
 
 # Labels of a result ---------------------------------------------------------------------------------------------------
@@ -181,17 +188,18 @@ class _Part:
 class _Echoes:
     """The scalars of the arguments of a call: a result that repeats one of them says nothing new."""
 
-    __slots__ = ("longest", "numbers", "texts")
+    __slots__ = ("longest", "numbers", "texts")  # `longest`: how long a leaf can be that is one
 
     def __init__(self, arguments: Mapping[str, object]) -> None:
         found = [value for name in arguments for _, value in scalars(arguments[name])]
         self.texts = frozenset(folded(text_of(value)) for value in found) - {""}
         self.numbers = frozenset(number for value in found if (number := number_of(value)) is not None)
-        self.longest = max(map(len, self.texts), default=0)
+        longest = max(map(len, self.texts), default=0)
+        self.longest = max(longest, LONGEST_NAME_IN_A_RESULT) if self.numbers else longest
 
     def has(self, value: object, text: str) -> bool:
         """Whether an argument is equal to a leaf, in any case of its letters, or as a number."""
-        if len(text) <= self.longest and (text.lower() if text.isascii() else folded(text)) in self.texts:
+        if (text.lower() if text.isascii() else folded(text)) in self.texts:
             return True
         return bool(self.numbers) and len(text) <= LONGEST_NAME_IN_A_RESULT and number_of(value) in self.numbers
 
@@ -203,42 +211,60 @@ def leaves(value: object, labels: ResultLabels, arguments: Mapping[str, object])
     that comes again in another record is the same leaf.
     """
     echoes, records = _Echoes(arguments), 0
-    rest: list[tuple[object, str, _Part, int]] = [(value, "", _Part("", "", _fields_of(labels), labels.label), 0)]
+    root = _Part("", "", _fields_of(labels), labels.label)
+    # What is left of each container around the present place. The whole result stands as if it were an item of a list.
+    rest: list[tuple[Iterator[tuple[object, Any]], str, _Part, int, bool]]
+    rest = [(iter([("", value)]), "", root, 0, True)]
     while rest:
-        one, pointer, part, record = rest.pop()
-        if type(one) is str:
-            if one:
-                yield _leaf(one, one, pointer, part.field, part.label, record, echoes)
-        elif type(one) is dict or isinstance(one, Mapping):
-            begun, is_short = len(rest), len(pointer) < DEEPEST_POINTER
-            for key, item in one.items():
+        items, above, part, record, is_list = rest[-1]
+        for key, one in items:
+            inner: _Part = part
+            segment: Any = key
+            if not is_list:
                 name = key if type(key) is str else text_of(key)
-                inner = part.below.get(name)
-                if inner is None:
-                    inner = part.part(name)
-                    if inner.named is None and name:
-                        place = _joined(part.field, KEYS)
-                        yield _leaf(name, name, pointer + inner.segment, place, part.key_label, record, echoes)
-                rest.append((item, pointer + inner.segment if is_short else pointer, inner, record))
-            rest[begun:] = reversed(rest[begun:])
-        elif isinstance(one, list | tuple | set | frozenset):
-            begun, is_short = len(rest), len(pointer) < DEEPEST_POINTER
-            for number, item in enumerate(one if isinstance(one, list | tuple) else sorted(one, key=repr)):
-                is_record = type(item) is dict or isinstance(item, Mapping)
+                found = part.below.get(name)
+                inner = part.part(name) if found is None else found
+                segment = inner.segment
+                if found is None and inner.named is None and name:
+                    place = _joined(part.field, KEYS)
+                    yield _leaf(name, name, above, segment, place, part.key_label, record, echoes)
+            kind = type(one)
+            if kind is str:
+                if one:
+                    yield _leaf(one, one, above, segment, inner.field, inner.label, record, echoes)
+            elif kind is int or kind is float or kind is bool:
+                yield _leaf(one, text_of(one), above, segment, inner.field, inner.label, record, echoes)
+            elif isinstance(one, Mapping):
+                is_record = is_list and len(rest) > 1
                 records += is_record
-                place = f"{pointer}/{number}" if is_short else pointer
-                rest.append((item, place, part, records if is_record else record))
-            rest[begun:] = reversed(rest[begun:])
-        elif one is not None:
-            yield _leaf(one, text_of(one), pointer, part.field, part.label, record, echoes)
+                items = iter(one.items())
+                rest.append((items, below(above, segment), inner, records if is_record else record, False))
+                break
+            elif isinstance(one, list | tuple | set | frozenset):
+                each = enumerate(one if isinstance(one, list | tuple) else sorted(one, key=repr))
+                rest.append((each, below(above, segment), inner, record, True))
+                break
+            elif one is not None:
+                yield _leaf(one, text_of(one), above, segment, inner.field, inner.label, record, echoes)
+        else:
+            rest.pop()
 
 
-def _leaf(value: object, raw: str, pointer: str, field: str, label: Label, record: int, echoes: _Echoes) -> Leaf:
+def below(above: str, segment: object) -> str:
+    """The pointer of a part of what another pointer leads to, cut where it is long."""
+    if len(above) >= DEEPEST_POINTER:
+        return above
+    return f"{above}/{segment}" if isinstance(segment, int) else f"{above}{segment}"
+
+
+def _leaf(
+    value: object, raw: str, above: str, segment: Any, field: str, label: Label, record: int, echoes: _Echoes
+) -> Leaf:
     text = normal(raw)  # text of signs that nobody sees is still text that somebody wrote
     if label != "untrusted" and label != "authored" and reads_like_a_letter(raw, text, label):
         label = "untrusted"
-    is_echo = (len(text) <= echoes.longest or bool(echoes.numbers)) and echoes.has(value, text)
-    return Leaf(pointer, field, text, value, label, record, is_echo)
+    is_echo = len(text) <= echoes.longest and echoes.has(value, text)
+    return Leaf(above, segment, field, text, value, label, record, is_echo)
 
 
 def reads_like_a_letter(raw: str, text: str, label: Label) -> bool:
@@ -251,6 +277,8 @@ def reads_like_a_letter(raw: str, text: str, label: Label) -> bool:
 
 def is_untrusted(value: object, labels: ResultLabels, arguments: Mapping[str, object]) -> bool:
     """Whether a result has an untrusted leaf."""
+    if labels.label == "untrusted" and not labels.fields:
+        return any(one != "" for _, one in scalars(value))  # whatever their texts are
     return any(leaf.label == "untrusted" for leaf in leaves(value, labels, arguments))
 
 

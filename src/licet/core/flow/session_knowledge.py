@@ -8,15 +8,23 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from licet.core.flow.indexed import Indexed, Place, Reading, Sought, Task, sought
+from licet.core.flow.indexed import Indexed, Place, Reading, Sought, Task, sought, was_read
 from licet.core.flow.judgement import Found
 from licet.core.flow.labels import leaves, scalars
 from licet.core.flow.text import folded
 from licet.core.flow.written_values import is_own
-from licet.core.limits import MOST_FOUND, MOST_REMEMBERED, MOST_TAINTS, MOST_UNREAD, SHORTEST_SECRET
+from licet.core.limits import (
+    LONG_REMEMBERED,
+    LONG_UNREAD,
+    MOST_FOUND,
+    MOST_REMEMBERED,
+    MOST_TAINTS,
+    MOST_UNREAD,
+    SHORTEST_SECRET,
+)
 from licet.core.policy.flow import FlowOrigin, SecretSource
 
-__all__ = ["Found", "Known", "Reading", "Sought", "from_task", "sought"]
+__all__ = ["Found", "Known", "Reading", "Sought", "from_task", "sought", "was_read"]
 
 _OF_GROUP: Mapping[str, FlowOrigin] = {
     "trusted": "trusted",
@@ -34,6 +42,17 @@ class SecretFound(Struct, frozen=True):
     pointer: str
 
 
+class Held(Struct, frozen=True):
+    """What a session holds at one moment."""
+
+    taints: tuple[str, ...]
+    private: tuple[str, ...]
+    sources: tuple[SecretSource, ...]
+    unscanned: tuple[Indexed, ...]
+    results: tuple[Indexed, ...]
+    secrets: Mapping[str, SecretFound]
+
+
 class Known:
     """What one session knows. `most` is how many characters of results it remembers."""
 
@@ -46,7 +65,9 @@ class Known:
         self._private: dict[str, None] = {}
         self._unscanned: list[Indexed] = []  # those that may taint, or hold secrets, and were not looked at yet
         self._unread: list[Indexed] = []  # those whose text was not taken out yet
+        self._unread_size = 0
         self._results: list[Indexed] = []
+        self._size = 0  # of their text
         self._secrets: dict[str, SecretFound] = {}  # by the value, case folded
         self._secret_size = 0
 
@@ -79,31 +100,68 @@ class Known:
         result = Indexed(reading)
         self._unscanned.append(result)
         self._unread.append(result)
-        if len(self._unread) >= MOST_UNREAD:
-            self._read()
+        self._unread_size += reading.size
 
     def child(self) -> "Known":
         """What a delegate begins with: all of this. What it reads stays its own until `absorb`."""
         other = Known(self._most)
-        for name in ("_turns", "_task", "_secret_size"):
+        for name in ("_turns", "_task", "_secret_size", "_unread_size", "_size"):
             setattr(other, name, getattr(self, name))
         for name in ("_taints", "_sources", "_private", "_results", "_secrets", "_unscanned", "_unread"):
             setattr(other, name, getattr(self, name).copy())
         return other
 
+    @property
+    def held(self) -> "Held":
+        """All of it as it is, with nothing looked at."""
+        return Held(
+            tuple(self._taints),
+            tuple(self._private),
+            tuple(self._sources.values()),
+            tuple(self._unscanned),
+            (*self._results, *self._unread),
+            dict(self._secrets),
+        )
+
+    def inherit(self, other: "Held") -> None:
+        """Be as tainted as another session is, with the secrets that it has read."""
+        for why in other.taints:
+            self.taint(why)
+        for why in other.private:
+            self.read_private(why)
+        self.read_secrets(other.sources)
+        mine = {id(one) for one in self._unscanned}
+        self._unscanned += [one for one in other.unscanned if id(one) not in mine]
+
     def absorb(self, child: "Known") -> None:
         """Take in what a delegate has read, when its answer is handed back. What it was told stays its own."""
-        self._read()
-        for why in child.tainted_by:
-            self.taint(why)
-        for why in child.private_by:
-            self.read_private(why)
-        self.read_secrets(child.secrets_read)
-        held = {id(one) for one in self._results}
-        self._results += [one for one in child.results if id(one) not in held]
-        for value, place in child.secret_values.items():
+        held, mine = child.held, {id(one) for one in (*self._results, *self._unread)}
+        self.inherit(held)
+        for result in held.results:
+            if id(result) not in mine:
+                self._unread.append(result)
+                self._unread_size += result.reading.size
+        for value, place in held.secrets.items():
             self._keep_secret(value, place)
-        self._forget()
+
+    def index(self) -> None:
+        """Take the text out of what was handed over, which others share that know of it, and nothing else."""
+        for result in self._unread:
+            result.prepare()
+
+    def read_indexed(self) -> None:
+        """Remember what is indexed, and forget what is too much. This is short."""
+        self._remember(next((at for at, one in enumerate(self._unread) if not one.is_indexed), len(self._unread)))
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much was handed over since the last question that its text should be taken out."""
+        return len(self._unread) >= MOST_UNREAD or self._unread_size > self._most
+
+    @property
+    def is_long(self) -> bool:
+        """Whether a question may take longer than an event loop should wait."""
+        return self._unread_size > LONG_UNREAD or self._size > LONG_REMEMBERED
 
     # What it is asked
 
@@ -235,18 +293,24 @@ class Known:
                 self.taint(_name(reading))
             if reading.private:
                 self.read_private(_name(reading))
-            self.read_secrets(one for one in reading.secret if was_read(one, reading))
+            self.read_secrets(result.secrets_read)
 
     def _read(self) -> None:
         """Take the text out of what was handed over."""
+        self.index()  # before the scan, which then has less to look at
         self._scan()
-        if not self._unread:
-            return
-        unread, self._unread = self._unread, []
-        for result in unread:
+        if self._unread:
+            self._remember(len(self._unread))
+
+    def _remember(self, number: int) -> None:
+        """Remember the first so many of what was handed over."""
+        for result in self._unread[:number]:
             for value, pointer in result.secret_values.items():
                 self._keep_secret(value, SecretFound(result.reading.receipt, result.reading.tool, pointer))
             self._results.append(result)
+            self._size += result.size
+            self._unread_size -= result.reading.size
+        del self._unread[:number]
         self._forget()
 
     def _keep_secret(self, value: str, place: SecretFound) -> None:
@@ -256,14 +320,13 @@ class Known:
 
     def _forget(self) -> None:
         """Forget the oldest results until the rest fits; never a secret value."""
-        left = self._most - self._secret_size
-        kept: list[Indexed] = []
-        for result in reversed(self._results):
-            left -= result.size
-            if left < 0:
+        forgotten = 0
+        for result in self._results:
+            if self._size + self._secret_size <= self._most:
                 break
-            kept.append(result)
-        self._results = kept[::-1]
+            self._size -= result.size
+            forgotten += 1
+        del self._results[:forgotten]
 
 
 def from_task(arguments: Mapping[str, object], known: Known) -> bool:
@@ -271,16 +334,6 @@ def from_task(arguments: Mapping[str, object], known: Known) -> bool:
     values = [value for name in arguments for _, value in scalars(arguments[name]) if not isinstance(value, bool)]
     given = [value for value in values if value != ""]
     return bool(given) and all(known.in_task(value) for value in given)
-
-
-def was_read(source: SecretSource, reading: Reading) -> bool:
-    """Whether a result has what a source calls secret. A source without fields is secret as a whole."""
-    if not source.tool or not source.fields:
-        return True
-    return any(
-        not leaf.field or any(leaf.field == field or leaf.field.startswith(f"{field}/") for field in source.fields)
-        for leaf in leaves(reading.value, reading.labels, reading.arguments)
-    )
 
 
 def _name(reading: Reading) -> str:

@@ -24,7 +24,9 @@ _SPACES = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029"
 _ASCII_SPACES = {ord(space): " " for space in _SPACES if space.isascii()}
 _BECOME_MARKS = "\u0f73\u0f75\u0f81\uff9e\uff9f"  # in NFKC, and are none themselves
 # What may be a run of marks, since marks are no letters. Each becomes at most two, and a letter before it gives three.
-_MAYBE_MARKS = late_pattern(rf"[^\w\x00-\x7f]{{{LONGEST_RUN_OF_MARKS // 3}}}|[\uff9e\uff9f]")
+# Blocks without any mark are left out by their ranges, which is faster than a look at the kind of each character.
+_NO_MARK = r"\w\x00-\u02ff\u0370-\u0482\u2000-\u20cf\u2100-\u2cee\u2e00-\u3029\u3030-\u3098\u309b-\ua66e\uac00-\ud7ff"
+_MAYBE_MARKS = late_pattern(rf"[^{_NO_MARK}][^{_NO_MARK}]{{{LONGEST_RUN_OF_MARKS // 3 - 1}}}")
 _ROUNDS = 4  # in which doubled spaces are halved, before all words are split
 
 _HYPHENS = "-\u2010"  # NFKC makes U+2010 of U+2011
@@ -45,13 +47,14 @@ def normal(text: str) -> str:
     takes quadratic time, and no language has one.
     """
     if text.isascii():
-        return _one_space(text if text.isprintable() else text.translate(_ASCII_SPACES))
+        text = text if text.isprintable() else text.translate(_ASCII_SPACES)
+        return _one_space(text) if "  " in text or text[:1] == " " or text[-1:] == " " else text
     if not text.isprintable():
         for space in _SPACES:
             text = text.replace(space, " ")
         if not text.isprintable():
             text = _FORMAT.sub("", text)
-    if not _MAYBE_MARKS.search(text):
+    if not _may_have_many_marks(text):
         return _one_space(unicodedata.normalize("NFKC", text))
     made = ""
     while text != made:  # each further round is about a shorter text
@@ -62,10 +65,15 @@ def normal(text: str) -> str:
 
 def folded(text: str) -> str:
     """The normal form in lower case. `ß` and `ss` stay two names, unlike in `casefold`: they are two domains."""
-    made = normal(text)
+    return lowered(normal(text))
+
+
+def lowered(made: str) -> str:
+    """A text in normal form in lower case."""
     lower = made.lower()
     # Only `İ` becomes longer, and few letters with a mark have one character in lower case alone.
-    return lower if len(lower) == len(made) and unicodedata.is_normalized("NFKC", lower) else normal(lower)
+    is_same = made.isascii() or (len(lower) == len(made) and unicodedata.is_normalized("NFKC", lower))
+    return lower if is_same else normal(lower)
 
 
 def is_plain(raw: str) -> bool:
@@ -79,6 +87,10 @@ def _one_space(text: str) -> str:
             return text.strip(" ")
         text = text.replace("  ", " ")
     return " ".join(filter(None, text.split(" ")))
+
+
+def _may_have_many_marks(text: str) -> bool:
+    return "\uff9e" in text or "\uff9f" in text or bool(_MAYBE_MARKS.search(text))
 
 
 def _with_few_marks(text: str) -> str:

@@ -69,6 +69,18 @@ def numbers_in(text: str) -> frozenset[Decimal]:
     return frozenset(found)
 
 
+def digits_of(number: Decimal) -> str:
+    """A pattern of the digits that every spelling of a number has; empty if no text can be that number."""
+    if not number.is_finite() or abs(number.adjusted()) > LONGEST_NUMBER:
+        return ""
+    whole, _, rest = f"{abs(number):f}".partition(".")
+    first = len(whole) % 3
+    groups = [whole[:first], *(whole[at : at + 3] for at in range(first, len(whole), 3))]
+    digits = "[.,]?".join(filter(None, groups))
+    begins = f"{digits[0]}(?<![0-9]{digits[0]}){digits[1:]}"
+    return f"{begins}[.,]{rest}" if (rest := rest.rstrip("0")) else f"{begins}(?![0-9])"
+
+
 def _signed(sign: str, text: str) -> Decimal | None:
     number = _unsigned(text)
     return number if number is None or sign == "+" else number.copy_negate()
