@@ -45,7 +45,7 @@ REASONS = {
     "SANDBOX_NOT_DECLARED": "No file and no declaration states a level for the tool, or a looser one than is allowed.",
     "NATIVE_NOT_ALLOWED": "The tool would run in the host process, and `native` does not name it.",
     "DECISION_FAILED": "Something failed while the call was decided, so it was refused.",
-    "FLOW_ORIGIN": "A value that matters does not come from where `flow:` says, after the session has read untrusted text.",
+    "FLOW_ORIGIN": "The session has read untrusted text, and a value does not come from where `flow:` says.",
     "FLOW_SECRET": "The session has read a secret, and the call could pass it to somebody who may not read it.",
     "FLOW_NOT_ASKED_FOR": "The words of the task do not ask for the call, after the session has read untrusted text.",
     "APPROVAL_REQUIRED": "A person must approve first, and nobody has answered yet.",

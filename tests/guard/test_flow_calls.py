@@ -186,11 +186,14 @@ def test_calls_made_together_are_judged_by_what_was_handed_out_before_them(tmp_p
 
 def test_a_result_over_its_limit_taints_and_is_not_remembered(tmp_path: Path) -> None:
     async def story(session: Session) -> list[str]:
-        await session.call("echo", {"text": f"{'x' * 2000} bob@corp.example"})
-        return [await send(session, "bob@corp.example")]
+        await session.call("read_file", {"path": f"{tmp_path}/note.txt"})
+        return [await send(session, "dora@evil.example")]
 
-    flow = {"results": {"echo": "authored", "send_mail": "ack"}}
-    assert run(mail_gate(tmp_path, flow=flow, limits={"output_kb": 1}), story) == ["FLOW_ORIGIN"]
+    for size, reason in ((2, "ALLOWED"), (2000, "FLOW_ORIGIN")):
+        files = {f"{tmp_path}/note.txt": f"Ask dora@evil.example. {'x' * size}"}
+        flow = {"results": {"read_file": "authored", "send_mail": "ack"}}
+        at = mail_gate(tmp_path, backends=Backends.memory(files=files), flow=flow, limits={"output_kb": 1})
+        assert run(at, story, tainted="yes") == [reason]
 
 
 def test_a_result_that_its_caller_never_got_is_not_remembered(tmp_path: Path) -> None:

@@ -8,9 +8,13 @@ import pytest
 
 from licet import load_manifest
 from licet.core.algebra.set import CapabilitySet
+from licet.core.policy.flow import ArgumentFlow
+from licet.core.policy.flow_terms import argument_flow
 from licet.core.policy.lock import Lock, LockedServer, write_lock
 from licet.core.policy.manifest import Manifest
-from licet.policy_files.server_tools import refusal_of_name
+from licet.core.policy.servers import ServerToolEntry
+from licet.core.values import Origin
+from licet.policy_files.server_tools import _terms, refusal_of_name
 
 READ: dict[str, Any] = {
     "name": "read",
@@ -127,3 +131,13 @@ NAMES |= {"x" * 126: True, "x" * 127: False, "a\n": False}
 @pytest.mark.parametrize(("name", "usable"), NAMES.items())
 def test_a_full_name_is_a_name_of_a_tool(name: str, usable: bool) -> None:
     assert bool(refusal_of_name("s", name)) is not usable
+
+
+def test_what_a_server_entry_says_about_flow_is_an_admission_of_its_tool() -> None:
+    entry = ServerToolEntry(
+        args={"to": {"flow": "to", "maxLength": 9}}, asked_by={"en": ("Send",), "de": ("schick", "send")}
+    )
+    admission = _terms(entry, Origin("licet.yaml", 1, 1))
+    assert admission.asked_by == ("schick", "send")
+    assert admission.argument_rules == {"to": {"maxLength": 9}}
+    assert argument_flow(admission.args["to"]) == ArgumentFlow(role="to")

@@ -71,6 +71,8 @@ def test_words_are_those_that_a_prefix_can_begin() -> None:
 
 @given(texts)
 @example("a" + "\u0344" * 29)
+@example("İ" + "\u0316" * 30)
+@example("J\u030c")
 @example("e\u200d\u0301")
 @example("\u0f73" * 40 + "\uff9e" * 40)
 def test_normal_forms_are_idempotent(text: str) -> None:
@@ -96,7 +98,7 @@ def test_every_format_character_and_every_space_is_folded() -> None:
 
 def test_every_character_is_folded_once() -> None:
     changing = [char for char in EVERY_CHARACTER if char != char.lower() or unicodedata.decomposition(char)]
-    assert len(changing) > 10_000
+    assert len(changing) > 5_000
     assert [char for char in changing if folded(folded(char)) != folded(char)] == []
     assert [char for char in changing if normal(normal(char)) != normal(char)] == []
 

@@ -60,7 +60,7 @@ def test_dates_that_are_no_text_count_too_and_numbers_do_not() -> None:
     assert date_of("May 13" + " " * 100) is None
 
 
-@given(st.integers(-(10**30), 10**30))
+@given(st.integers(-(10**28), 10**28))
 def test_a_number_is_the_same_as_text(number: int) -> None:
     assert number_of(number) == number_of(str(number)) == number_of(f"{number}.0")
     assert number_of(f"{number:,}") == number

@@ -13,6 +13,7 @@ from licet.core.decision.decide import decide
 from licet.core.decision.decision import Ask, Deny
 from licet.core.decision.reach import reach_of
 from licet.core.decision.request import Request, Usage
+from licet.core.policy import keys
 from licet.core.policy.layer import WRITES
 from licet.core.policy.manifest import COMMANDS, with_commands
 from licet.core.policy.terms import WRITE_APPROVALS
@@ -169,3 +170,43 @@ def test_its_digest_is_of_what_it_means(one: str, two: str, same: bool, tmp_path
     digests = [above(tmp_path, text, f"{number}.yaml").digest for number, text in enumerate((one, two))]
     assert all(digest.startswith("sha256:") for digest in digests)
     assert (digests[0] == digests[1]) is same
+
+
+# Flow -----------------------------------------------------------------------------------------------------------------
+
+FLOW = "flow:\n  preset: guarded\n  own: [a.test, b.test]\n  results: {fetch: authored, issue: trusted}\n"
+NARROWED_FLOW: dict[str, tuple[str, str, dict[str, Any]]] = {
+    # the manifest's own, what the organisation says, and what holds
+    "a preset for all": ("", "flow: {preset: guarded}", {"preset": "guarded"}),
+    "a preset alone": (
+        FLOW,
+        "flow: {preset: strict}",
+        {"preset": "strict", "own": ("a.test", "b.test"), "results": ["fetch", "issue"]},
+    ),
+    "a tool that is not believed": (FLOW, "flow: {results: {issue: untrusted}}", {"results": ["fetch"]}),
+    "a domain": (FLOW, "flow: {own: [a.test]}", {"own": ("a.test",)}),
+    "no domain": (FLOW, "flow: {own: []}", {"own": ()}),
+    "a domain that the manifest does not name": (FLOW, "flow: {own: [c.test]}", {"own": ()}),
+    "nothing": (FLOW, "flow: {}", {"own": ("a.test", "b.test"), "results": ["fetch", "issue"]}),
+    "a preset that is off": (FLOW, "flow: {preset: off, own: [a.test]}", {"preset": "guarded", "own": ("a.test",)}),
+    "nothing for a policy that is off": ("", "flow: {own: [a.test]}", {"preset": "off"}),
+    "a refusal": (FLOW, "flow: {otherwise: deny}", {"otherwise": "deny"}),
+}
+
+
+@pytest.mark.parametrize("case", NARROWED_FLOW)
+def test_an_organisation_narrows_what_is_said_about_flow(tmp_path: Path, case: str) -> None:
+    own, said, holds = NARROWED_FLOW[case]
+    policy = policy_of(tmp_path, MANIFEST + own)
+    narrowed = policy.under(above(tmp_path, said))
+    flow = keys.FLOW.of(narrowed)
+    found = {key: sorted(flow.results) if key == "results" else getattr(flow, key) for key in holds}
+    assert found == holds
+    assert narrowed.digest == policy.digest
+    assert keys.FLOW.of(narrowed.own) == keys.FLOW.of(policy)
+
+
+def test_what_an_organisation_says_about_flow_is_in_its_digest(tmp_path: Path) -> None:
+    said = ["{}", "flow: {own: []}", "flow: {sources: []}", "flow: {preset: guarded}", "flow: {preset: strict}"]
+    said += ["flow: {results: {}}", "flow: {results: {fetch: untrusted}}", "flow: {results: {issue: untrusted}}"]
+    assert len({above(tmp_path, text).digest for text in said}) == len(said)

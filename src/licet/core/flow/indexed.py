@@ -12,10 +12,18 @@ from msgspec import Struct
 from licet.core.flow.labels import Leaf, is_untrusted, leaves, scalars, text_of
 from licet.core.flow.text import folded, is_plain, normal, stands_in
 from licet.core.flow.values import date_of, dates_in, number_of, numbers_in, path_parts, url_key, url_keys_in
-from licet.core.limits import LONGEST_JUDGED, LONGEST_NAME_IN_A_RESULT, MOST_WORDS_OF_A_NAME, SHORT_VALUE
+from licet.core.late_pattern import late_pattern
+from licet.core.limits import (
+    LONGEST_JUDGED,
+    LONGEST_NAME_IN_A_RESULT,
+    MOST_WORDS_OF_A_NAME,
+    MOST_WORDS_PARSED,
+    SHORT_VALUE,
+)
 from licet.core.policy.flow import ResultLabels, Role, SecretSource
 
 _SEPARATOR = "\n"  # no text in normal form has one
+_WORD_ENDS = late_pattern(r"[ \n]")
 
 
 class Reading(Struct, frozen=True):
@@ -85,7 +93,7 @@ def _canonical_number(text: str) -> Decimal | None:
 class Searched:
     """Some leaves with one label, as one text."""
 
-    __slots__ = ("_dates", "_leaves", "_numbers", "_text", "_urls", "_whole", "fields", "pointers", "records")
+    __slots__ = ("_dates", "_leaves", "_numbers", "_pointers", "_text", "_whole", "fields", "records")
 
     def __init__(self, found: list[Leaf]) -> None:
         texts = [leaf.text for leaf in found]
@@ -96,14 +104,17 @@ class Searched:
         self._whole: dict[Decimal, list[int]] | None = None  # the leaves that are numbers, by number
         self._numbers: dict[Decimal, list[int]] | None = None  # the leaves with numbers in them
         self._dates: dict[tuple[int, int], list[int]] | None = None
-        self._urls: dict[int, frozenset[str]] = {}  # by leaf
-        self.pointers = [leaf.pointer for leaf in found]
+        self._pointers = _SEPARATOR.join([leaf.pointer for leaf in found])
         self.fields = [leaf.field for leaf in found]
         self.records = [leaf.record for leaf in found]
 
     @property
     def size(self) -> int:
         return len(self._text[0])
+
+    def pointer(self, number: int) -> str:
+        """The pointer of a leaf."""
+        return self._pointers.split(_SEPARATOR)[number]
 
     @property
     def texts(self) -> list[str]:
@@ -144,18 +155,24 @@ class Searched:
             place = text.find(needle, end)
 
     def _with_url(self, one: Sought) -> Iterator[int]:
-        text = self._text[1]
-        number, counted = -1, 0
+        """The leaves with a URL. Only the words with its host are parsed, and of a flood of these the first ones."""
+        plain, text = self._text
+        if not one.host or len(plain) != len(text):  # then a place in the one is not the same place in the other
+            plain = text
+        number, counted, done, tried = -1, 0, 0, set[tuple[int, str]]()
         place = text.find(one.host) if one.host else -1
-        while place >= 0:
+        while place >= 0 and len(tried) < MOST_WORDS_PARSED:
             number += text.count(_SEPARATOR, counted, place)
             counted = place
-            if number not in self._urls:
-                leaf = self.texts[number]
-                self._urls[number] = url_keys_in(leaf)
-            if one.url in self._urls[number]:
-                yield number
-            place = text.find(one.host, text.find(_SEPARATOR, place))
+            begin = max(text.rfind(" ", done, place), text.rfind(_SEPARATOR, done, place), done - 1) + 1
+            ends = _WORD_ENDS.search(text, place)
+            done = ends.start() if ends else len(text)
+            word = plain[begin:done]
+            if (number, word) not in tried:
+                tried.add((number, word))
+                if one.url in url_keys_in(word):
+                    yield number
+            place = text.find(one.host, done)
 
     def _whole_numbers(self) -> dict[Decimal, list[int]]:
         if self._whole is None:
@@ -214,10 +231,24 @@ class Task:
 class Place(Struct, frozen=True):
     """A leaf in which a value was found."""
 
+    leaves: Searched
     group: str  # `trusted`, `identity`, `made` or `untrusted`
-    pointer: str
-    field: str
-    record: int
+    number: int
+
+    @property
+    def field(self) -> str:
+        """The field that it is, without indices."""
+        return self.leaves.fields[self.number]
+
+    @property
+    def record(self) -> int:
+        """The record that it is in."""
+        return self.leaves.records[self.number]
+
+    @property
+    def pointer(self) -> str:
+        """Its pointer, for people."""
+        return self.leaves.pointer(self.number)
 
 
 _GROUPS = ("trusted", "identity", "made", "untrusted")
@@ -277,19 +308,19 @@ class Indexed:
             self._index = {name: Searched(several) for name, several in found.items() if several}, secret
         return self._index
 
-    def find(self, one: Sought) -> Iterator[Place]:
-        """Where a value stands in it; nowhere if it stands in the arguments of its call, since that says nothing."""
+    def find_in(self, name: str, one: Sought) -> Iterator[Place]:
+        """Where a value stands in one group; nowhere if it stands in the arguments of its call: that says nothing."""
+        group = self.groups[name]
         is_first = True
-        for name, group in self.groups.items():
-            for number in group.find(one):
-                if is_first and self._in_arguments(one):
-                    return
-                is_first = False
-                yield Place(name, group.pointers[number], group.fields[number], group.records[number])
+        for number in group.find(one):
+            if is_first and self._in_arguments(one):
+                return
+            is_first = False
+            yield Place(group, name, number)
 
     def has(self, one: Sought) -> bool:
         """Whether a value stands in it."""
-        return next(self.find(one), None) is not None
+        return any(next(self.find_in(name, one), None) is not None for name in self.groups)
 
     def _in_arguments(self, one: Sought) -> bool:
         if self._arguments is None:
@@ -314,11 +345,13 @@ class Indexed:
         if group is None or not task.text:
             return frozenset()
         found: set[int] = set()
+        stand: dict[str, bool] = {}
         for text, record, field in zip(group.texts, group.records, group.fields, strict=True):
-            if record in found or field.endswith("#keys") or not _is_name(text):
-                continue
-            if task.has(Sought(text, "@" in text)):
-                found.add(record)
+            if record not in found and not field.endswith("#keys"):
+                if text not in stand:
+                    stand[text] = _is_name(text) and task.has(Sought(text, "@" in text))
+                if stand[text]:
+                    found.add(record)
         return frozenset(found)
 
     def record_text(self, record: int) -> str:

@@ -189,21 +189,21 @@ class Known:
 
     def _origins_in(self, result: Indexed, one: Sought, of: tuple[str, ...], is_ours: bool) -> dict[FlowOrigin, Place]:
         origins: dict[FlowOrigin, Place] = {}
-        named: frozenset[int] | None = None
-        asked: frozenset[int] = frozenset()
-        for place in result.find(one):
-            if of and not _is_tied(result.reading.tool, place.field, of):
-                continue
-            origin = _OF_GROUP[place.group]
-            origins.setdefault("trusted" if is_ours and origin == "identity" else origin, place)
-            if result.reading.from_task:
-                origins.setdefault("asked", place)
-            if named is None:
+        for name in result.groups:
+            origin: FlowOrigin = "trusted" if is_ours and name == "identity" else _OF_GROUP[name]
+            for place in result.find_in(name, one):
+                if of and not _is_tied(result.reading.tool, place.field, of):
+                    continue
+                origins.setdefault(origin, place)
+                if result.reading.from_task:
+                    origins.setdefault("asked", place)
                 named, asked = result.records_of_task(self._task)
-            if place.record in named:
-                origins.setdefault("named", place)
-            if place.record in asked:
-                origins.setdefault("asked", place)
+                if place.record in named:
+                    origins.setdefault("named", place)
+                if place.record in asked:
+                    origins.setdefault("asked", place)
+                if not (named or asked) or {"named", "asked"} <= origins.keys():
+                    break  # no further place has another origin
         return origins
 
     def secrets_in(self, text: str) -> SecretFound | None:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from msgspec import Struct
 
 from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path
-from licet.core.algebra.scope import Malformed, resolved_path
+from licet.core.algebra.scope import Malformed, resolved_path, visible
 from licet.core.flow.text import folded, normal
 from licet.core.flow.values import number_of
 from licet.core.limits import DEEPEST_POINTER, LONGEST_ACK, LONGEST_NAME_IN_A_RESULT, MOST_WORDS_OF_A_NAME
@@ -26,7 +26,7 @@ _LONGEST_SEGMENT = 64  # characters of a key in a pointer; a result may have key
 _TWO_READINGS = ("\\", "\0", "%2e", "%2f", "%5c")
 
 
-class Leaf(Struct, frozen=True):
+class Leaf(Struct, frozen=True, gc=False):
     """One scalar of a result, or one key of a mapping in it."""
 
     pointer: str  # a JSON pointer, cut where it is long
@@ -159,6 +159,25 @@ def _fields_of(labels: ResultLabels) -> _Fields:
     return root
 
 
+class _Part:
+    """A field of a result, made once for all records that have it."""
+
+    __slots__ = ("below", "field", "key_label", "label", "named", "segment")
+
+    def __init__(self, field: str, segment: str, named: _Fields | None, label: Label) -> None:
+        self.field, self.segment, self.named, self.label = field, segment, named, label
+        self.below: dict[str, _Part] = {}
+        of_keys = named.below.get(KEYS) if named is not None else None
+        self.key_label = label if of_keys is None or of_keys.label is None else of_keys.label
+
+    def part(self, name: str) -> "_Part":
+        """Its part of this name."""
+        named = self.named.below.get(name) if self.named is not None and name != KEYS else None
+        label = self.label if named is None or named.label is None else named.label
+        part = self.below[name] = _Part(_joined(self.field, name), _segment(name), named, label)
+        return part
+
+
 class _Echoes:
     """The scalars of the arguments of a call: a result that repeats one of them says nothing new."""
 
@@ -183,61 +202,49 @@ def leaves(value: object, labels: ResultLabels, arguments: Mapping[str, object])
     Null and empty text say nothing and are no leaves. A key that the manifest names is the manifest's word, and a key
     that comes again in another record is the same leaf.
     """
-    echoes, keys = _Echoes(arguments), set[tuple[str, str]]()
-    records = 0
-    rest: list[tuple[object, str, str, _Fields | None, Label, int]] = [
-        (value, "", "", _fields_of(labels), labels.label, 0)
-    ]
+    echoes, records = _Echoes(arguments), 0
+    rest: list[tuple[object, str, _Part, int]] = [(value, "", _Part("", "", _fields_of(labels), labels.label), 0)]
     while rest:
-        one, pointer, field, node, label, record = rest.pop()
-        if isinstance(one, Mapping):
-            below: list[tuple[object, str, str, _Fields | None, Label, int]] = []
-            of_keys = node.below.get(KEYS) if node is not None else None
+        one, pointer, part, record = rest.pop()
+        if type(one) is str:
+            if one:
+                yield _leaf(one, one, pointer, part.field, part.label, record, echoes)
+        elif type(one) is dict or isinstance(one, Mapping):
+            begun, is_short = len(rest), len(pointer) < DEEPEST_POINTER
             for key, item in one.items():
-                name = key if isinstance(key, str) else text_of(key)
-                inner = node.below.get(name) if node is not None and name != KEYS else None
-                path = _joined(field, name)
-                if inner is None and (field, name) not in keys:
-                    keys.add((field, name))
-                    stated = of_keys.label if of_keys is not None and of_keys.label is not None else label
-                    place = _joined(field, KEYS)
-                    yield from _leaf(name, _pointed(pointer, name), place, stated, record, echoes)
-                stated = inner.label if inner is not None and inner.label is not None else label
-                below.append((item, _pointed(pointer, name), path, inner, stated, record))
-            rest.extend(reversed(below))
+                name = key if type(key) is str else text_of(key)
+                inner = part.below.get(name)
+                if inner is None:
+                    inner = part.part(name)
+                    if inner.named is None and name:
+                        place = _joined(part.field, KEYS)
+                        yield _leaf(name, name, pointer + inner.segment, place, part.key_label, record, echoes)
+                rest.append((item, pointer + inner.segment if is_short else pointer, inner, record))
+            rest[begun:] = reversed(rest[begun:])
         elif isinstance(one, list | tuple | set | frozenset):
-            items = []
+            begun, is_short = len(rest), len(pointer) < DEEPEST_POINTER
             for number, item in enumerate(one if isinstance(one, list | tuple) else sorted(one, key=repr)):
-                if isinstance(item, Mapping):
-                    records += 1
-                items.append(
-                    (
-                        item,
-                        _pointed(pointer, str(number)),
-                        field,
-                        node,
-                        label,
-                        records if isinstance(item, Mapping) else record,
-                    )
-                )
-            rest.extend(reversed(items))
+                is_record = type(item) is dict or isinstance(item, Mapping)
+                records += is_record
+                place = f"{pointer}/{number}" if is_short else pointer
+                rest.append((item, place, part, records if is_record else record))
+            rest[begun:] = reversed(rest[begun:])
         elif one is not None:
-            yield from _leaf(one, pointer, field, label, record, echoes)
+            yield _leaf(one, text_of(one), pointer, part.field, part.label, record, echoes)
 
 
-def _leaf(value: object, pointer: str, field: str, label: Label, record: int, echoes: _Echoes) -> Iterator[Leaf]:
-    raw = value if type(value) is str else text_of(value)
-    text = normal(raw)
-    if raw:  # text of signs that nobody sees is still text that somebody wrote
-        if label != "untrusted" and label != "authored" and reads_like_a_letter(raw, text, label):
-            label = "untrusted"
-        yield Leaf(pointer, field, text, value, label, record, echoes.has(value, text))
+def _leaf(value: object, raw: str, pointer: str, field: str, label: Label, record: int, echoes: _Echoes) -> Leaf:
+    text = normal(raw)  # text of signs that nobody sees is still text that somebody wrote
+    if label != "untrusted" and label != "authored" and reads_like_a_letter(raw, text, label):
+        label = "untrusted"
+    is_echo = (len(text) <= echoes.longest or bool(echoes.numbers)) and echoes.has(value, text)
+    return Leaf(pointer, field, text, value, label, record, is_echo)
 
 
 def reads_like_a_letter(raw: str, text: str, label: Label) -> bool:
     """Whether a name is so long that it may be a message to a reader: then it is nobody's word but its writer's."""
     longest = LONGEST_ACK if label == "ack" else LONGEST_NAME_IN_A_RESULT
-    if len(raw) > longest or len(text) > longest or len(text.split()) > MOST_WORDS_OF_A_NAME:
+    if len(raw) > longest or len(text) > longest or text.count(" ") >= MOST_WORDS_OF_A_NAME:
         return True
     return not raw.isprintable() and any(sign in raw for sign in _LINE_BREAKS)
 
@@ -282,9 +289,12 @@ def _joined(field: str, name: str) -> str:
     return f"{field}/{short}"[:DEEPEST_POINTER] if field else short[:DEEPEST_POINTER]
 
 
-def _pointed(pointer: str, name: str) -> str:
-    if len(pointer) > DEEPEST_POINTER:
-        return pointer
+def _segment(name: str) -> str:
+    """A key as a part of a pointer, on one line, and cut where it is long."""
     if len(name) > _LONGEST_SEGMENT:
         name = f"{name[: _LONGEST_SEGMENT - 1]}…"
-    return f"{pointer}/{name.replace('~', '~0').replace('/', '~1')}"
+    return f"/{visible(name).replace('~', '~0').replace('/', '~1')}"
+
+
+def _pointed(pointer: str, name: str) -> str:
+    return pointer if len(pointer) > DEEPEST_POINTER else pointer + _segment(name)

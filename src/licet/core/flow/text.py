@@ -24,7 +24,7 @@ _SPACES = "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f\x85\u1680\u2028\u2029"
 _ASCII_SPACES = {ord(space): " " for space in _SPACES if space.isascii()}
 _BECOME_MARKS = "\u0f73\u0f75\u0f81\uff9e\uff9f"  # in NFKC, and are none themselves
 # What may be a run of marks, since marks are no letters. Each becomes at most two, and a letter before it gives three.
-_MAYBE_MARKS = late_pattern(rf"(?:[^\w\x00-\x7f]|[\uff9e\uff9f]){{{LONGEST_RUN_OF_MARKS // 3}}}")
+_MAYBE_MARKS = late_pattern(rf"[^\w\x00-\x7f]{{{LONGEST_RUN_OF_MARKS // 3}}}|[\uff9e\uff9f]")
 _ROUNDS = 4  # in which doubled spaces are halved, before all words are split
 
 _HYPHENS = "-\u2010"  # NFKC makes U+2010 of U+2011
@@ -62,8 +62,10 @@ def normal(text: str) -> str:
 
 def folded(text: str) -> str:
     """The normal form in lower case. `ß` and `ss` stay two names, unlike in `casefold`: they are two domains."""
-    lower = normal(text).lower()
-    return lower if lower.isascii() else normal(lower)
+    made = normal(text)
+    lower = made.lower()
+    # Only `İ` becomes longer, and few letters with a mark have one character in lower case alone.
+    return lower if len(lower) == len(made) and unicodedata.is_normalized("NFKC", lower) else normal(lower)
 
 
 def is_plain(raw: str) -> bool:

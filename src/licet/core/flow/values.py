@@ -19,7 +19,7 @@ from typing import Literal
 from msgspec import Struct
 
 from licet.core.algebra.rules import InvalidUse, destination
-from licet.core.algebra.scope import LONGEST_HOST, UNSEEN, Malformed, canonical_host, host_ancestors, is_address
+from licet.core.algebra.scope import LONGEST_HOST, UNSEEN, Malformed, canonical_host, host_ancestors
 from licet.core.flow.text import in_word, normal
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import LONGEST_DATE, LONGEST_NUMBER, LONGEST_PATH
@@ -247,7 +247,7 @@ def is_own(address_or_host: str, own: tuple[str, ...]) -> bool:
     if at and (not local or "%" in local or "!" in local or not _NOT_IN_LOCAL_PARTS.isdisjoint(local)):
         return False  # several addresses, a name with an address, or one that is sent on to somewhere else
     name = _host(host)
-    if not name or is_address(name):
+    if not name:
         return False
     above = host_ancestors(name)
     return any(domain and (domain == name or f".{domain}" in above) for domain in map(_host, own))

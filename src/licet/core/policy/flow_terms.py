@@ -277,7 +277,8 @@ def narrowed_flow(flow: Flow, above: Mapping[str, Any]) -> Flow:
     said, fields = flow_of(above), {key: _FIELD.get(key, key) for key in above}
     stated = {field: getattr(said, field) for field in fields.values() if field != "preset" or said}
     if "results" in stated:
-        stated["results"] = {**flow.results, **said.results}
+        # A tool that it calls untrusted has no labels left, and must not keep those of the policy.
+        stated["results"] = {**flow.results, **{tool: said.results.get(tool, ()) for tool in above["results"]}}
     return met_flow(flow, replace(flow, **({"also": ()} if "preset" in stated else {}), **stated)) if stated else flow
 
 
@@ -352,6 +353,18 @@ def flow_document(flow: Flow) -> dict[str, Any]:
         "task": "prompt" if flow.prompt_is_task else None,
     }
     return {key: value for key, value in stated.items() if value}
+
+
+def stated_flow_document(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What an organisation says as plain data in normal form, with each key and tool that it has.
+
+    An empty `own` narrows, and one that is left out does not.
+    """
+    document: dict[str, Any] = dict.fromkeys(stated) | flow_document(flow_of(stated))
+    labels = document.get("results") or {}
+    return document | (
+        {"results": {tool: labels.get(tool, []) for tool in stated["results"]}} if "results" in stated else {}
+    )
 
 
 def _entry_document(entry: ResultLabels) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.connector import ConnectorRule, Connectors, Definition
-from licet.core.policy.flow_terms import flow_document, flow_of
+from licet.core.policy.flow_terms import stated_flow_document
 from licet.core.policy.layer import CLASSES, EffectClass, Layer, Rule, meet_layers
 from licet.core.policy.lock import Lock
 from licet.core.policy.terms import (
@@ -74,8 +74,7 @@ class Organisation(Struct, frozen=True, kw_only=True):
                 "approvals": approvals,
                 "budget": {key: getattr(self.budget, key) for key in BUDGET_KEYS},
                 **({"inspect": self.inspect} if self.inspect else {}),
-                # With the keys that it states: an empty `own` narrows, and one that is left out does not.
-                **({"flow": dict.fromkeys(self.flow) | flow_document(flow_of(self.flow))} if self.flow else {}),
+                **({"flow": stated_flow_document(self.flow)} if self.flow else {}),
             }
         )
         return digest(document)
