@@ -1,6 +1,7 @@
 """A replay under the manifest that the calls were made with asks exactly what was asked when they were made."""
 
 import asyncio
+import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from licet.assemble.recorded_calls import RecordedCall, recorded_calls
 from licet.core.flow.judgement import Found
 
 ADDRESSES = ("bob@corp.example", "mallory@evil.example", "carol@corp.example", "zed@evil.example", "dora@evil.example")
-TASKS = ("", "Write to zed@evil.example", "Read note.txt and tell Carol")
+TASKS = ("", "Write to zed@evil.example", "Read HERE/note.txt and tell Carol")
 Calls = list[RecordedCall]
 
 
@@ -58,7 +59,8 @@ async def one_step(session: Session, chosen: random.Random, folder: Path) -> Non
         case 3:
             await session.call("fail", {"text": address})
         case 4:
-            await session.call("read_file", {"path": str(folder / "note.txt")})
+            name = chosen.choice(("note.txt", ".aws/credentials"))
+            await session.call("read_file", {"path": str(folder / name)})
         case 5:
             await session.call("read_file", {"path": "/etc/passwd"})  # refused
         case 6:
@@ -67,11 +69,26 @@ async def one_step(session: Session, chosen: random.Random, folder: Path) -> Non
             await send(session, address, body=chosen.choice(("", f"cc {address}")))
 
 
-@pytest.mark.parametrize("flow", [{}, {"preset": "rule_of_two"}, {"preset": "trifecta"}, {"preset": "watch"}], ids=str)
+SECRET_MAIL = {"from": {"tool": "search_people", "fields": ["mail"]}, "readers": []}
+FLOWS: dict[str, dict[str, Any]] = {
+    "guarded": {},
+    "rule of two": {"preset": "rule_of_two"},
+    "trifecta": {"preset": "trifecta"},
+    "trifecta without roles": {"preset": "trifecta", "results": {}},
+    "watch": {"preset": "watch"},
+    "secrets": {"secrets": [SECRET_MAIL]},
+    "a secret file": {"secrets": [{"from": "fs:read:HERE/.aws", "readers": []}]},
+    "sources": {"sources": [{"use": "fs:read:HERE/note.txt", "label": "authored"}], "otherwise": "deny"},
+}
+
+
+@pytest.mark.parametrize("flow", FLOWS.values(), ids=FLOWS)
 def test_random_sessions_are_judged_as_they_were(tmp_path: Path, store_path: Path, flow: dict[str, Any]) -> None:
     chosen = random.Random(str(flow))
     (tmp_path / "note.txt").write_text("Ask dora@evil.example.")
-    tasks = {f"s{number}": [chosen.choice(TASKS)] for number in range(12)}
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text("zed@evil.example has the key.")
+    tasks = {f"s{number}": [chosen.choice(TASKS).replace("HERE", str(tmp_path))] for number in range(12)}
 
     async def play(at: Gate) -> None:
         for name, (task,) in tasks.items():
@@ -80,11 +97,14 @@ def test_random_sessions_are_judged_as_they_were(tmp_path: Path, store_path: Pat
                     await one_step(session, chosen, tmp_path)
 
     with Backends.local(store_path) as backends:
-        at = mail_gate(tmp_path, backends=backends, flow=flow, record="full")
+        stated = json.loads(json.dumps(flow).replace("HERE", str(tmp_path)))
+        at = mail_gate(tmp_path, backends=backends, flow=stated, record="full")
         asyncio.run(play(at))
         calls, found = replay_here(at, store_path, tasks)
     assert_the_same(calls, found)
-    assert found.count("watch" if flow.get("preset") == "watch" else "ask") > (flow.get("preset") != "trifecta")
+    if "secrets" in flow:
+        assert "FLOW_SECRET" in {unmet.reason for one in found.calls for unmet in one.unmet}
+    assert found.count("watch" if flow.get("preset") == "watch" else flow.get("otherwise", "ask")) > 2
     assert found.count("pass") > 5
 
 
@@ -120,6 +140,28 @@ def test_what_a_delegate_reads_counts_for_its_parent(tmp_path: Path, store_path:
     assert [one.would for one in found.calls if one.tool == "send_mail"] == ["pass", "ask"]
     (unmet,) = found.calls[-1].unmet
     assert Found("seen", found.calls[1].receipt, "list_mail", "/0/body", "untrusted") in unmet.found
+
+
+def test_what_was_refused_before_flow_is_not_judged_and_what_was_refused_while_it_ran_is(
+    tmp_path: Path, store_path: Path
+) -> None:
+    async def play(at: Gate) -> None:
+        async with at.session("s") as session:
+            await session.call("list_mail")
+            await session.call("no_such_tool")
+            await session.call("send_mail", {"too": ["zed@evil.example"]})
+            await session.call("read_file", {"path": "/etc/passwd"})
+
+    with Backends.local(store_path) as backends:
+        at = mail_gate(tmp_path, backends=backends, record="full")
+        asyncio.run(play(at))
+        calls, found = replay_here(at, store_path, {})
+    assert_the_same(calls, found)
+    reasons = [call.entry.reason for call in calls]
+    assert [one.would for one in found.calls] == ["pass", "not judged", "not judged", "pass"], reasons
+    assert [one.why for one in found.calls[1:3]] == [
+        f"it was refused for another reason: {reason}" for reason in reasons[1:3]
+    ]
 
 
 def test_a_session_that_began_tainted_stays_so(tmp_path: Path, store_path: Path) -> None:

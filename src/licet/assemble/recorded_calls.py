@@ -43,8 +43,8 @@ class RecordedCall(Struct, frozen=True):
 
     @property
     def ran(self) -> bool:
-        """Whether the tool may have touched something."""
-        return self.entry.verdict == "allow"
+        """Whether the tool may have touched something. One that was refused something in the middle of its run did."""
+        return self.entry.verdict == "allow" or self.began < self.number
 
     @property
     def granted(self) -> tuple[str, ...] | None:
