@@ -395,6 +395,16 @@ def test_variables_of_new_servers_reach_a_gateway_that_is_there(home: Path) -> N
     assert (list(servers), servers["licet"]["env"]) == (["licet"], {"A": "${env:A}", "B": "${env:B}"})
 
 
+def test_a_new_policy_for_servers_with_secrets_offers_trifecta_and_does_not_set_it(
+    home: Path, clients: dict[Path, bytes]
+) -> None:
+    assert run("--yes").exit_code == 0
+    text = Path(".licet/licet.yaml").read_text()
+    assert "flow" not in yaml.safe_load(text)
+    assert "# These servers hold secrets." in text
+    assert yaml.safe_load(text.replace("# flow: ", "flow: "))["flow"] == {"preset": "trifecta"}
+
+
 def test_secrets_are_in_the_secrets_file_and_nowhere_else(home: Path, clients: dict[Path, bytes]) -> None:
     result = run("--yes")
     file = secrets_file(home)
@@ -519,6 +529,7 @@ def test_an_existing_policy_keeps_all_that_it_says(home: Path, clients: dict[Pat
     assert {**after, "servers": 0} == {**before, "servers": 0}
     assert "under `capabilities.secrets`: mcp/github/GH_TOKEN" in result.output
     assert "under `capabilities.destinations.allow`: mcp.example.com" in result.output
+    assert "trifecta" not in text
     assert not Path(".licet").exists()
 
 

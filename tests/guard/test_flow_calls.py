@@ -350,6 +350,26 @@ def test_what_a_delegate_read_taints_its_parent_that_is_opened_again(
         assert run(mail_gate(tmp_path, backends=parts), second) == "FLOW_ORIGIN"
 
 
+def test_what_was_private_stays_so_when_the_session_is_opened_again(
+    tmp_path: Path, backends: Callable[..., Backends]
+) -> None:
+    key = tmp_path / ".aws" / "credentials"
+    key.parent.mkdir()
+    key.write_text("a key")
+
+    async def first(session: Session) -> str:
+        await session.call("read_file", {"path": str(key)})
+        return await second(session)
+
+    async def second(session: Session) -> str:
+        return await send(session)
+
+    with backends(approver=MemoryApprover()) as parts:
+        assert run(mail_gate(tmp_path, backends=parts, flow={"preset": "trifecta"}), first) == "FLOW_ORIGIN"
+    with backends(approver=MemoryApprover()) as parts:
+        assert run(mail_gate(tmp_path, backends=parts, flow={"preset": "trifecta"}), second) == "FLOW_ORIGIN"
+
+
 def test_a_ledger_that_cannot_be_read_taints(tmp_path: Path) -> None:
     class Written:
         def __init__(self) -> None:

@@ -61,6 +61,11 @@ FURTHER = (
         "show what a new version of a policy allows more, or less",
         "licet diff ../before/.licet/licet.yaml",
     ),
+    Command(
+        "flow",
+        "try other rules of flow on calls that were made",
+        "licet flow replay ledger.sqlite strict.yaml",
+    ),
     Command("lock", "write down what was reviewed, so that anything else is refused", "licet lock"),
     Command("test", "check that a policy decides its examples as they say", "licet test --coverage"),
     Command("lint", "compare the source of tools with what they declare", "licet lint tools.py"),

@@ -11,7 +11,7 @@ import click
 from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import find_policy
 from licet.cli.limits import LEARNED_ITEMS_SHOWN
-from licet.cli.options import FILE, json_option, refuse
+from licet.cli.options import FILE, Setting, json_option, read_sound, refuse
 from licet.cli.output import counted, fail, make_folder, print_report, shortened, show, write_file
 from licet.cli.surface import print_surface
 from licet.core.algebra.scope import NAME_PATTERN, visible
@@ -25,6 +25,12 @@ from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 @click.option("--manifest", metavar="FILE", type=FILE, help="The policy to write.  [default: that of the recordings]")
 @click.option("--agent", metavar="NAME", help="The agent of a new policy.  [default: the name of the program]")
 @click.option("--generalise-hosts", is_flag=True, help="Write `*.domain` for three or more names below one domain.")
+@click.option(
+    "--ledger",
+    metavar="LEDGER",
+    type=FILE,
+    help="Propose labels of results (`flow.results`) from a ledger with `record: full` instead.",
+)
 @click.option("--write", is_flag=True, help="Write the policy; otherwise it is only shown.")
 @json_option
 @click.pass_context
@@ -34,6 +40,7 @@ def command(
     manifest: Path | None,
     agent: str | None,
     generalise_hosts: bool,
+    ledger: Path | None,
     write: bool,
 ) -> None:
     """Draft the least policy that allows what was recorded.
@@ -47,10 +54,15 @@ def command(
     credentials, dot-files of the home, secrets, private addresses, deletes) are written as comments. What was refused
     is never taken up.
 
+    No recording has results, so labels of them are learned from a ledger, a `ledger.sqlite` or the state directory with
+    it: a field that had nothing but ids, times or numbers is proposed as `trusted`, as a comment for you to review. All
+    other strings stay untrusted, and nothing is ever proposed as `authored`. These lines are only about `flow:`.
+
     \b
       licet observe -- make test     (records what it touches)
       licet learn                    (shows the policy, and what it allows)
       licet learn --write
+      licet learn --ledger state     (which fields of results could be trusted)
 
     \b
     Exit codes:
@@ -60,6 +72,11 @@ def command(
     """
     if agent is not None and not re.fullmatch(NAME_PATTERN, agent):
         raise click.BadParameter("expected 1 to 128 letters, digits, `_`, `.`, `/` or `-`", param_hint="--agent")
+    if ledger is not None:
+        if recordings or agent is not None or generalise_hosts:
+            raise click.UsageError("--ledger takes no RECORDING, --agent and --generalise-hosts", ctx)
+        _learn_labels(ledger, manifest, write=write)
+        return
     paths = list(recordings) or recordings_of(manifest)
     if not paths:
         fail("there are no recordings of this directory: make one with `licet observe -- CMD`")
@@ -84,11 +101,59 @@ def command(
 
 
 def _write(draft: Draft) -> None:
-    target = Path(os.path.realpath(draft.target))  # the file that a link leads to, not the link
+    _replace(draft.target, draft.before, draft.text)
+
+
+def _replace(file: Path, before: str, after: str) -> None:
+    target = Path(os.path.realpath(file))  # the file that a link leads to, not the link
     make_folder(target.parent)
-    if policy_text(target) != draft.before:
-        fail(f"{draft.target} was changed meanwhile, and is left as it is: run this again")
-    write_file(target, draft.text, replace=True)
+    if policy_text(target) != before:
+        fail(f"{file} was changed meanwhile, and is left as it is: run this again")
+    write_file(target, after, replace=True)
+
+
+# Labels of results ----------------------------------------------------------------------------------------------------
+
+
+def _learn_labels(ledger: Path, named: Path | None, *, write: bool) -> None:
+    """Propose labels in the policy that is there, as comments."""
+    from licet.cli.flow import ledger_file, read_calls
+    from licet.learn.result_labels import entries_for, proposed_labels
+    from licet.policy_files.additions import NotKept, with_labels
+
+    target = named or find_policy()
+    if target is None:
+        fail("there is no policy here to propose labels for: name it with --manifest, or write one with `licet init`")
+    path = ledger_file(ledger)
+    try:
+        policy, before = read_sound(target, Setting(alone=True)), policy_text(target)
+        found = proposed_labels(read_calls(path), policy)
+        after = with_labels(before, list(entries_for(found)))
+    except NotDrafted as wrong:
+        fail(str(wrong))
+    except NotKept as wrong:
+        fail(f"{target} is not changed, because {wrong}: {wrong.advice}")
+    if not found:
+        fail(f"{path} has no results of the tools of {target}: make calls with `record: full`, and run this again")
+    written = write and after != before
+    if written:
+        _replace(target, before, after)
+
+    def text(_: object) -> None:
+        if after == before:
+            show(f"{target}: no label to propose")
+        else:
+            _show_changes(target, before, after)
+        for one in found:
+            stays = f"{one.tool}: {', '.join(one.untrusted) or 'a text'}" + (f" ({one.why_not})" if one.why_not else "")
+            show(f"stays untrusted  {stays}" if one.untrusted or one.why_not else f"all proposed     {one.tool}")
+        if written:
+            show(f"wrote {target}: the lines are comments; take out the `# ` of those that you agree with")
+        elif after != before:
+            show("nothing is written yet: add --write. The lines are comments, and yours to agree with")
+
+    changed = {"changed": after != before, "written": written, "text": after}
+    print_report({"file": target, "ledger": path, **changed, "tools": found}, text)
 
 
 # The report -----------------------------------------------------------------------------------------------------------
@@ -102,10 +167,7 @@ def _show(draft: Draft, *, written: bool) -> None:
         show(f"--- {draft.target}, {'written' if written else 'as it would be'}")
         click.echo("".join(f"{visible(line)}\n" for line in draft.text.splitlines()), nl=False)
     else:
-        name = str(draft.target)
-        changes = difflib.unified_diff(draft.before.splitlines(), draft.text.splitlines(), name, name, lineterm="")
-        for line in changes:
-            show(line, colour={"+": "green", "-": "red"}.get(line[:1]))
+        _show_changes(draft.target, draft.before, draft.text)
     click.echo()
     print_surface(surface(closed_to_grants(draft.manifest, draft.where.workdir)), short)
     click.echo()
@@ -123,6 +185,12 @@ def _show(draft: Draft, *, written: bool) -> None:
     for note in draft.notes:
         show(note, colour="yellow")
     _show_next(draft, written=written)
+
+
+def _show_changes(file: Path, before: str, after: str) -> None:
+    name = str(file)
+    for line in difflib.unified_diff(before.splitlines(), after.splitlines(), name, name, lineterm=""):
+        show(line, colour={"+": "green", "-": "red"}.get(line[:1]))
 
 
 def _list(title: str, items: Sequence[str]) -> None:

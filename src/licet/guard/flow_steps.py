@@ -371,7 +371,8 @@ def flow_fact(call: Call, handed: Handed | None = None) -> FlowFact | UnsetType:
     if handed is None:
         return judged
     fact = handed.fact
-    return replace(judged, labels=fact.labels, untrusted=fact.untrusted, taints=fact.taints, secrets=fact.secrets)
+    handed_out = {name: getattr(fact, name) for name in ("labels", "untrusted", "taints", "secrets", "private")}
+    return replace(judged, **handed_out)
 
 
 def _judged(call: Call) -> FlowFact:

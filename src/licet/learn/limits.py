@@ -13,3 +13,9 @@ DEEPEST_LOOKED_AT = 3  # directories; how deep these names are looked for
 # A draft
 MOST_SENSITIVE = 50  # comments; sensitive uses that one file lists; `--json` has them all
 MOST_NAMED = 3  # files; those that one note names
+
+# Labels of results
+LEAST_OF_FIELD = 3  # values; a field with fewer, or fewer different texts, is not known well enough to be labelled
+LONGEST_ID = 64  # characters; a longer string is text, as it is to flow itself
+MOST_FIELDS = 200  # fields; a tool whose results have more has data for names
+MOST_FIELDS_NAMED = 6  # fields; those that a comment names as untrusted

@@ -20,6 +20,9 @@ MARK = "learned:"  # how the comments of `licet learn` begin
 _CLASS = "max_side_effect_class"
 _WIDE = 1 << 16  # so that no line is broken
 _COMMENTED = re.compile(r"^\s*#\s+(?:- )?(?:\"([^\"]*)\"|(\S+?))(?:: \{[^#\n]*\})?(?=\s+#|\s*$)", re.MULTILINE)
+_LABELS = re.compile(
+    rf"^\s*# (\S+|\"[^\"]+\"): .*\btrusted\b.*  # {MARK} ", re.MULTILINE
+)  # as `with_labels` writes them
 _COMMENT = re.compile(r"(?:^|\s)#(.*)$", re.MULTILINE)
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -75,6 +78,36 @@ def with_entries(text: str, entries: Sequence[Entry], effect: str = "", why: str
     except yaml.YAMLError as wrong:  # a way to write YAML that is not foreseen here
         raise NotKept(f"lines cannot be added to it: {wrong}") from None
     return new
+
+
+def with_labels(text: str, entries: Sequence[Entry]) -> str:
+    """The text of a policy file with comments that propose labels, below `flow.results`. Raises `NotKept`.
+
+    A tool that has such a comment already gets no second one.
+    """
+    known = {found[1] for found in _LABELS.finditer(text)}
+    entries = [entry for entry in entries if entry.text not in known]
+    if not entries:
+        return text
+    _check_aliases(text)
+    new = text if text.endswith("\n") or not text else f"{text}\n"
+    try:
+        if _find(new, ("flow",)) is not None:
+            new = _extended(new, ("flow", "results"), entries)
+        elif known:  # below the lines that were proposed before
+            new += "".join(_line(4, _item(entry), off=True) for entry in entries)
+        else:
+            lines = [(0, "flow:"), (2, f"preset: watch  # {MARK} records what would be asked about, and stops nothing")]
+            lines += [(2, "results:"), *((4, _item(entry)) for entry in entries)]
+            new += "\n" + "".join(_line(indent, line, off=True) for indent, line in lines)
+        _check_kept(text, new)
+    except yaml.YAMLError as wrong:
+        raise NotKept(f"lines cannot be added to it: {wrong}") from None
+    return new
+
+
+def _item(entry: Entry) -> str:
+    return f"{entry.text}: {entry.value}  # {MARK} {entry.comment}"
 
 
 def _check_aliases(text: str) -> None:

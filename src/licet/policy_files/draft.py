@@ -19,9 +19,10 @@ from licet.core.algebra.rules import Capability, InvalidUse
 from licet.core.algebra.scope import TOP, path_ancestors, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.foreseen import LOOPBACK, on_this_machine
-from licet.core.policy.layer import CLASSES, ELEVATED, OWN_STORAGE, WRITES, EffectClass, permits
+from licet.core.policy.layer import CLASSES, ELEVATED, OWN_STORAGE, WRITES, EffectClass
 from licet.core.policy.tool import KEY_OF, ToolSpec
 from licet.core.review.known_keys import entry_text, inspect_text, known_stand_in
+from licet.core.review.risk import has_all_three, most_held
 from licet.core.review.sensitive import TRUSTED
 from licet.core.review.surface_entries import target_of
 from licet.core.values import money_text
@@ -93,8 +94,7 @@ def strongest_class(specs: Iterable[ToolSpec]) -> EffectClass:
 
 def may_write(spec: ToolSpec) -> bool:
     """Whether a tool could hold a write, so that its calls would need approval."""
-    named_tcp = CapabilitySet(rule for rule in spec.touches.allow if rule.atoms == domains.TCP)
-    return bool(spec.touches & permits(spec.effect or CLASSES[0], named_tcp) & WRITES)
+    return bool(most_held(spec) & WRITES)
 
 
 def _put_network(fit: Fit, rule: Capability, tool: str) -> None:
@@ -283,9 +283,17 @@ def manifest_text(tools: Sequence[Sourced], agent: str, files: Iterable[str], sc
         *_indented(_admitted(specs)),
         *_indented(_lists(fit)),
         *_indented(_consent(specs)),
+        *_offered_flow(specs),
         *_examples(specs),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _offered_flow(specs: Sequence[ToolSpec]) -> Iterator[str]:
+    if has_all_three(specs):
+        yield ""
+        yield "# They read what others may write, hold secrets, and write outside. After reading both, writes ask."
+        yield "flow: {preset: trifecta}"
 
 
 _FOREIGN = ("network:https:get@collect.example", "fs:read:/etc/shadow")  # what no tool should reach
@@ -603,6 +611,12 @@ def servers_text(agent: str, servers: Mapping[str, Mapping[str, Any]], needs: Se
         lines += ["  # Hosts of servers on other machines.", "  destinations:", "    allow:"]
         lines += _indented(_items(map(double_quoted, needs.hosts)), 6)
     lines += _given("private", "Addresses of this machine, where one of them is.", LOOPBACK if is_local else ())
+    if needs.secrets:
+        lines += [
+            "",
+            "# These servers hold secrets. If they read what others write, and write outside, take out the `# `:",
+        ]
+        lines += ["# flow: {preset: trifecta}"]
     # Last, since `licet lock --init` adds lines at the end of each server: a comment after it would be cut off its key.
     lines += ["", "servers:", *_indented(server_lines(servers))]
     return "\n".join(lines) + "\n"

@@ -115,7 +115,8 @@ def _tool_warnings(manifest: Manifest, flow: Flow, reach: Reach, rules: Rules) -
         found, expected = f"`authored` for `{name}`, which reaches the network", "a tool whose text the operator wrote"
         yield Problem(place, found, expected, "anybody may have written what it fetches", "warning")
     secret = [argument for _, argument, rule in rules if rule.role == "value" and _CREDENTIAL.search(argument.lower())]
-    why = f"sets `{secret[0]}`" if secret else "is destructive" if reach.effect == "destructive" else ""
+    # The presets that need no labels need no words either: under them each write is asked about by itself.
+    why = f"sets `{secret[0]}`" if secret else "is destructive" if guarded and reach.effect == "destructive" else ""
     if why and not any(one.asked_by for one in reach.admissions):
         hint = "a hijacked session may otherwise choose among all that its task and its tools have named"
         yield Problem(

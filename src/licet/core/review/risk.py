@@ -24,6 +24,7 @@ from licet.core.decision.reach import Reach, reach_of
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.layer import CLASSES, Layer, Rule, class_fits, named_tcp, permits
 from licet.core.policy.manifest import Manifest
+from licet.core.policy.tool import ToolSpec
 from licet.core.values import Problem
 
 # What an unlimited rule allows, and what to write instead. Storage, tools and connectors are listed by name.
@@ -227,3 +228,24 @@ def grant_risks(grant: CapabilitySet, *, native: bool = False) -> tuple[Risk, ..
 def at_least(risk: Risk, level: str) -> bool:
     """Whether a risk is of this level or a higher one."""
     return RISK_LEVELS.index(risk.level) <= RISK_LEVELS.index(level)
+
+
+# What the tools of an agent can do together ---------------------------------------------------------------------------
+
+_ALL_THREE = (
+    CapabilitySet(("network:read:*", "network:tcp:*", "connector:use:*")),  # the web, mail, what others send
+    CapabilitySet(("network:write:*", "network:delete:*", "network:tcp:*")),
+    CapabilitySet(("secret:read:*", "connector:use:*")),  # a connector has a key of its own
+)
+
+
+def most_held(spec: ToolSpec) -> CapabilitySet:
+    """The most that a tool could hold at its class."""
+    tcp = CapabilitySet(rule for rule in spec.touches.allow if rule.atoms == domains.TCP)
+    return spec.touches & permits(spec.effect or CLASSES[0], tcp)
+
+
+def has_all_three(specs: Iterable[ToolSpec]) -> bool:
+    """Whether an agent with these tools reads what others may write, writes outside, and holds secrets."""
+    held = CapabilitySet(rule for spec in specs for rule in most_held(spec).allow)
+    return all(held & one for one in _ALL_THREE)
