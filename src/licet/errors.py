@@ -62,7 +62,7 @@ class Refused(LicetError):
 
     def __init__(self, decision: Deny | Ask) -> None:
         self.decision = decision = with_reasons(decision) if isinstance(decision, Deny) else decision
-        self.code: Reason = decision.reason if isinstance(decision, Deny) else "APPROVAL_REQUIRED"
+        self.code: Reason = decision.reason
         self.use = decision.use
         text = _sentence(self.code, decision)
         super().__init__(f"{self.code}: {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}…'}")
@@ -94,6 +94,7 @@ _SHOWN_TO_MODEL: frozenset[Reason] = frozenset(
         *("LIMIT_DISK", "LIMIT_HOST_MEMORY", "LIMIT_HOST_FILES", "LIMIT_WAITING", "LIMIT_HEADERS"),
         *("LIMIT_FUEL", "LIMIT_STACK"),
         *("TOOL_CRASHED", "SANDBOX_UNAVAILABLE", "INTERRUPTED"),
+        *("FLOW_ORIGIN", "FLOW_SECRET", "FLOW_NOT_ASKED_FOR"),
     }
 )
 

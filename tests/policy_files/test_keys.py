@@ -11,7 +11,7 @@ from licet.core.policy.tool import LISTS
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 from licet.map.cards import heading
-from licet.policy_files.schema import CAPABILITY_FIELDS, HOST, ORGANISATION_FIELDS, WORKSPACE_FIELDS
+from licet.policy_files.schema import CAPABILITY_FIELDS, HOST, MANIFEST_FIELDS, ORGANISATION_FIELDS, WORKSPACE_FIELDS
 from licet.policy_files.shapes import Field, ListOf
 
 BECOME_RULES = {"tools", "destinations", "storage", "grants", "deny"} | {key.partition(".")[0] for key in LISTS}
@@ -39,7 +39,7 @@ def test_each_key_of_a_ceiling_has_its_row_in_core_or_becomes_rules() -> None:
     rows = {key.name for key in keys.KEYS}
     assert CAPABILITY_FIELDS.keys() == (rows & CAPABILITY_FIELDS.keys()) | BECOME_RULES
     assert not rows & BECOME_RULES
-    assert rows <= CAPABILITY_FIELDS.keys() | WORKSPACE_FIELDS.keys()
+    assert rows <= CAPABILITY_FIELDS.keys() | WORKSPACE_FIELDS.keys() | MANIFEST_FIELDS.keys()
 
 
 def test_each_key_of_an_organisation_narrows_or_becomes_rules() -> None:

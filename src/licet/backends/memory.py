@@ -122,6 +122,16 @@ class MemoryLedger:
         self._frontier.extend(self._leaves)
         self._leaves.clear()
 
+    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
+        """The entries of a session and of its delegates, as far as they are kept."""
+        with self._lock:
+            rows = [row for row in self.rows if row.session == session]
+        return [read_entry(row.body) for row in rows if row.agent == agent or row.agent.startswith(f"{agent}>")]
+
+    async def derived(self, purpose: bytes) -> bytes:
+        """A secret for one purpose, from the key of this ledger."""
+        return self._signer().derived(purpose)
+
     @property
     def entries(self) -> Sequence[LinkedEntry]:
         """The stored entries, the oldest first."""

@@ -328,6 +328,7 @@ def _document(kept: StoredRequest, now: int, known: list[StoredRequest] | None =
         "acts": list(request.acts),
         **({"deletes": list(request.deletes)} if request.deletes else {}),
         "why": request.why,
+        **({"unmet": list(request.unmet)} if request.unmet else {}),
         "holds_for": request.scope,
         "arguments": kept.arguments,
         "arguments_digest": request.arguments,

@@ -3,11 +3,13 @@
 A use is typed as in a rule, as a URL with or without its method, or as a path with or without its action.
 """
 
+import asyncio
+import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -158,13 +160,16 @@ def _choices(manifest: Manifest | None, named: Path | None) -> str:
 def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> NoReturn:
     """Print why a call ended as it did, from its receipt."""
     from licet.cli.receipts import calls_of
-    from licet.cli.receipts_text import explanation
+    from licet.cli.receipts_text import explanation, flow_lines
 
     entries = [entry for call in calls_of(receipt, state) if (entry := call.last) is not None]
 
     def text(_: object) -> None:
         for entry in entries:
             manifest = _policy_of(entry["manifest"], ctx.meta.get(MANIFEST), is_here=state is None)
+            about_flow = [*flow_lines(entry, _arguments_of(entry, state))]
+            for line in about_flow:
+                show(line, colour=COLOURS[entry["verdict"]] if line is about_flow[0] else None)
             heading, *rest = explanation(entry, manifest)
             show(heading, colour=COLOURS[entry["verdict"]])
             show_lines(rest)
@@ -172,6 +177,26 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> No
     each = ({"verdict": one["verdict"], "reason": one["reason"], "receipt": one} for one in entries)
     print_report(first_and_others(each), text)
     ctx.exit(0 if all(entry["verdict"] == "allow" for entry in entries) else 1)
+
+
+def _arguments_of(entry: dict[str, Any], state: Path | None) -> Mapping[str, object] | None:
+    """The arguments of a call, as far as its receipt or its request for approval still has them."""
+    kept = (entry.get("bodies") or {}).get("arguments")
+    if kept:
+        found: object = json.loads(kept)
+        return found if isinstance(found, dict) else None
+    request = (entry.get("flow") or {}).get("request")
+    if not request:
+        return None
+    from licet.assemble.gate import stored_approvals
+    from licet.backends.approvals.store import CannotAnswer
+    from licet.assemble.ledger import ledger_in
+    from licet.guard.ports import Unavailable
+
+    try:
+        return asyncio.run(stored_approvals(ledger_in(state).parent).find(request)).arguments
+    except (CannotAnswer, Unavailable):
+        return None
 
 
 def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,8 +12,10 @@ import click
 from licet.cli.limits import COMMAND_CHARACTERS_SHOWN, UNENDED_CALLS_SHOWN
 from licet.cli.output import counted, print_report, show, show_lines
 from licet.core.algebra.scope import visible
+from licet.core.decision.approval import shown
 from licet.core.decision.decision import ran_until
 from licet.core.decision.request import REASON_OF_DOMAIN
+from licet.core.flow.judgement import value_name
 from licet.core.ledger.verify import Finding, Outcome, Pack
 from licet.core.values import CHECK_AND_RUN
 
@@ -55,6 +57,7 @@ _ENDS = {"seen": "end seen by licet", "reported": "end reported by the agent", "
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
 _LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
+_LONGEST_VALUE = 500  # characters of a value that is shown
 _EXEC, _SECRET = "process:exec:", "secret:read:"
 
 Entry = dict[str, Any]
@@ -330,6 +333,76 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     if began and verdict != "allow" and entry["reason"].startswith("APPROVAL_"):
         shown.insert(-3, ran_until(entry["cost_usd"]))
     yield from shown
+
+
+_NOT_MET = {
+    "FLOW_ORIGIN": "nobody who may has chosen a value of it",
+    "FLOW_SECRET": "this session has read a secret, and the call could pass it on",
+    "FLOW_NOT_ASKED_FOR": "the words of the task do not ask for it",
+}
+_MADE_UP = "nowhere: the model wrote this itself, or changed it"
+
+
+def flow_lines(entry: Entry, arguments: Mapping[str, object] | None = None) -> Iterator[str]:
+    """Which values of a call met no rule of flow, where they stood, and what allows the call. First a heading.
+
+    A receipt has digests of values. With the arguments, which `record: full` or a request for approval keeps, they are
+    shown. Nothing if every rule was met.
+    """
+    flow = entry.get("flow") or {}
+    unmet = flow.get("unmet") or []
+    if not unmet:
+        return
+    ran = entry["verdict"] == "allow"
+    how = "was only watched" if flow.get("watched") else "was run" if ran else "was not run"
+    yield f"{unmet[0]['reason']}  {visible(entry['tool'])} {how}: {_NOT_MET[unmet[0]['reason']]}"
+    for one in unmet:
+        yield from _unmet_lines(one, arguments)
+    for title, text in _flow_facts(entry, flow, ran=ran):
+        yield f"  {title:<{_WIDTH}}{visible(text)}"
+
+
+def _unmet_lines(one: Entry, arguments: Mapping[str, object] | None) -> Iterator[str]:
+    name, pointer = one.get("argument", ""), one.get("pointer", "")
+    if name:
+        value = _pointed_at(arguments, name, pointer)
+        shown_value = one.get("value_digest", "") if value is None else shown(value)[:_LONGEST_VALUE]
+        yield f"  {visible(value_name(name, pointer))} = {shown_value}"
+        for found in one["origins"] or [{"origin": "unknown"}]:
+            where = "  ".join(filter(None, (found.get("receipt"), found.get("tool"), found.get("pointer"))))
+            label = f"  {found['label']}" if "label" in found else ""
+            text = {"unknown": _MADE_UP, "task": "the task"}.get(found["origin"], f"{where}{label}")
+            yield f"     {found['origin']:<11}{visible(text)}"
+    allowed = f"{', '.join(one['allowed'])}  " if one["allowed"] else ""
+    if allowed or "rule" in one:
+        yield f"  {'rule':<{_WIDTH}}{visible(allowed + one.get('rule', ''))}"
+
+
+def _flow_facts(entry: Entry, flow: Entry, *, ran: bool) -> Iterator[tuple[str, str]]:
+    yield from (("tainted by", why) for why in flow["tainted_by"][:UNENDED_CALLS_SHOWN])
+    if flow.get("reopened"):
+        yield "note", "this session was opened again: values that it had read before are unknown"
+    if ran:
+        return
+    if entry["verdict"] == "ask":
+        request = flow.get("request")
+        yield "to allow", f"approve this call: licet approvals approve {request}" if request else "approve this call"
+    if any(one.get("argument") for one in flow["unmet"]):
+        yield "" if entry["verdict"] == "ask" else "to allow", "let the user say the value in the task"
+
+
+def _pointed_at(arguments: Mapping[str, object] | None, name: str, pointer: str) -> object:
+    """The value that a pointer leads to in an argument; None if it is not known."""
+    value: object = (arguments or {}).get(name)
+    for part in pointer.split("/")[1:]:
+        part = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list) and part.isdigit() and int(part) < len(value):
+            value = value[int(part)]
+        elif isinstance(value, dict) and part in value:
+            value = value[part]
+        else:
+            return None
+    return value
 
 
 def _checked(event: Entry, entry: Entry, manifest: str, *, refused: bool) -> Iterator[tuple[str, str]]:

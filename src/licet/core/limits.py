@@ -34,3 +34,19 @@ LONGEST_DRAFTED_NAME = 60  # characters of a name in a line of a drafted policy
 MOST_PURPOSE = 500  # characters of the purpose of a session
 MOST_TEXTS = 1000  # different capabilities that one tally of refusals counts separately
 MOST_DIGITS = 18  # digits of a count in a search that are read
+
+# Flow
+SHORT_VALUE = 3  # characters; a shorter value stands in a text only as a whole, since it stands in most by chance
+LONGEST_RUN_OF_MARKS = 30  # combining marks after one letter, as in the stream-safe format of Unicode
+LONGEST_NUMBER = 40  # characters of a number that is compared by value
+LONGEST_DATE = 80  # characters of a date that is compared by month and day
+MOST_REMEMBERED = 8 * 2**20  # characters of results that one session remembers: the oldest are forgotten first
+MOST_UNREAD = 64  # results that are kept before their text is taken out of them
+MOST_TAINTS = 3  # results that are named as those that tainted a session
+MOST_FOUND = 20  # places where one value was found that a judgement names
+LONGEST_NAME_IN_A_RESULT = 64  # characters of a name, an id or an address in a result; a longer one is a letter
+LONGEST_ACK = 200  # characters of a confirmation
+MOST_WORDS_OF_A_NAME = 7  # words of each of these
+SHORTEST_SECRET = 6  # characters of a secret value that is looked for in arguments
+DEEPEST_POINTER = 200  # characters of a pointer into a result, after which it is cut
+LONGEST_JUDGED = 500  # characters of a value, and of the record that it stands in, that a question shows

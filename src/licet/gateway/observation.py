@@ -52,6 +52,7 @@ LIFTED: frozenset[Reason] = frozenset(
         *("SIDE_EFFECT_EXCEEDED", "CONNECTOR_NOT_ALLOWED", "SANDBOX_NOT_DECLARED", "NATIVE_NOT_ALLOWED"),
         *("APPROVAL_REQUIRED", "BUDGET_EXCEEDED", "HOST_NOT_ALLOWED", "ADDRESS_NOT_ALLOWED", "PATH_NOT_REACHABLE"),
         *("SECRET_NOT_DECLARED", "BINARY_NOT_ALLOWED", "ENV_NOT_ALLOWED", "STORAGE_NOT_DECLARED"),
+        *("FLOW_ORIGIN", "FLOW_SECRET", "FLOW_NOT_ASKED_FOR"),
     }
 )
 
@@ -221,7 +222,8 @@ class Observing(CallAdmission):
         try:
             registered, grant = await super().admit(call, arguments)
         except Refused as refusal:
-            observed.note(refusal.code, *map(str, refusal.decision.rules), asked=refusal.code == "APPROVAL_REQUIRED")
+            asked = refusal.code == "APPROVAL_REQUIRED" or isinstance(refusal.decision, Ask)
+            observed.note(refusal.code, *map(str, refusal.decision.rules), asked=asked)
             if refusal.code not in LIFTED or call.tool not in self.instead.tools:
                 raise
             session.reported_open = reported_open  # by a grant that is dropped

@@ -408,6 +408,7 @@ def _approval_form(question: Question, answered: Answered, approves: bool) -> di
     shown = _arguments(question)
     cut = shown if len(shown) <= LONGEST_ARGUMENTS else f"{shown[:LONGEST_ARGUMENTS]}…"
     lines = [f"{question.approval.tool} wants to run with {cut}", f"Why it asks: {question.why}"]
+    lines += question.unmet
     lines += [f"It deletes: {act}" for act in question.acts[:MOST_DELETES_SHOWN]]
     lines += [
         f"It may delete and rename without asking again: {rule}" for rule in question.deletes[:MOST_DELETES_SHOWN]

@@ -31,6 +31,7 @@ from licet.core.values import money_text
 from licet.declare.arguments import exact
 from licet.guard.deadlines import Deadline, finish, in_time
 from licet.guard.facts import Call
+from licet.guard.flow import unmet_lines
 from licet.guard.grant import Grant
 from licet.guard.ports import (
     Agreement,
@@ -85,6 +86,8 @@ async def ask_approver(call: Call, decision: Ask) -> tuple[Approval, ...]:
             check_session(call, decision.use)
         if call.clock.monotonic() - asked >= question.expires_seconds:  # a late answer counts as none
             answered = replace(answered, answer="expired")
+    if decision.approval.flow:
+        call.flow_request = answered.request
     answer = answered.answer if answered.answer in _ANSWERS else "absent"  # a callback may return anything
     if answered.first_only:
         also = ()
@@ -139,6 +142,7 @@ def _question(call: Call, decision: Ask, reach: Reach, acts: tuple[str, ...]) ->
         acts=acts,
         deletes=tuple(map(str, reach.free_deletes.allow)) if decision.approval.deletes else (),
         rules=tuple(decision.rules),
+        unmet=unmet_lines(call.usage.flow, call.redactor) if decision.approval.flow else (),
     )
 
 
@@ -181,7 +185,9 @@ async def reserve(call: Call, registered: Registered, grant: Grant) -> None:
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", f"{_STORE} cannot be used", str(broken))
     if call.reservation is None:
-        call.usage = replace(await spent(call, registered, budgets), approved=call.usage.approved)
+        call.usage = replace(
+            await spent(call, registered, budgets), approved=call.usage.approved, flow=call.usage.flow
+        )
         decision = decide(call.request, call.policy.manifest, call.usage)
         if isinstance(decision, Deny):  # it names the limit, and where that is stated
             grant.deny(decision)

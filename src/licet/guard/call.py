@@ -1,4 +1,4 @@
-"""The path of one call: declare, validate, decide, can it run, ask, reserve, record, bind, run, close.
+"""The path of one call: declare, validate, decide, can it run, flow, ask, reserve, record, bind, run, close, remember.
 
 There is no middleware to reorder, and no shared object stores anything about a call. An error before the tool runs
 refuses the call. An error inside the tool ends only that call.
@@ -37,7 +37,9 @@ from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
 from licet.guard.facts import Call, SessionFacts, begun
+from licet.guard.flow import judge_call
 from licet.guard.grant import Grant
+from licet.guard.memory import Moment
 from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
 from licet.guard.receipt import decision_of, progress_of
 from licet.guard.registration import Registered
@@ -47,10 +49,15 @@ from licet.guard.session_end import caller_cancelled, check_policy, check_sessio
 
 
 async def run_call(
-    session: SessionFacts, admission: "CallAdmission", tool: str, arguments: object, purpose: str | None = None
+    session: SessionFacts,
+    admission: "CallAdmission",
+    tool: str,
+    arguments: object,
+    purpose: str | None = None,
+    moment: Moment | None = None,
 ) -> Result:
     """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
-    call = await begin(session, tool, purpose)
+    call = await begin(session, tool, purpose, moment)
     result = await step(call, _open_and_run(call, admission, arguments))
     assert result is not None  # noqa: S101 - it leaves no call open
     return result
@@ -61,11 +68,13 @@ async def _open_and_run(call: Call, admission: "CallAdmission", arguments: objec
     return await bind_and_run(call, registered, grant)
 
 
-async def begin(session: SessionFacts, tool: str, purpose: str | None = None) -> Call:
+async def begin(
+    session: SessionFacts, tool: str, purpose: str | None = None, moment: Moment | None = None
+) -> Call:
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
     await look_up_end(session)  # at each call: `licet session end` is another process
     session.gate.renew_standing()
-    return begun(session, tool, purpose)
+    return begun(session, tool, purpose, moment)
 
 
 async def step(call: Call, work: Coroutine[Any, Any, ResultParts | None]) -> Result | None:
@@ -126,7 +135,7 @@ class CallAdmission:
     """The steps of a call before anything happens. A session may be given others."""
 
     async def admit(self, call: Call, arguments: object) -> tuple[Registered, Grant]:
-        """Declare, validate, decide, check that it can run, ask and reserve. Each step can only refuse."""
+        """Declare, validate, decide, check that it can run, judge origins, ask and reserve. Each can only refuse."""
         registered = call.registered = declare(call)
         call.stores.until = monotonic() + registered.seconds
         if registered.misfits:
@@ -140,6 +149,13 @@ class CallAdmission:
         if isinstance(objection, Deny):
             grant.deny(objection)
         await self.check_runnable(call, registered, grant)  # nobody is asked about a call that cannot run
+        if call.flow is not None and call.policy.flow is not None:  # not if a call is only observed
+            judgement = await judge_call(call, registered, grant, call.flow)
+            if judgement.stops and not registered.needs_approval:
+                await look_up_usage(call, registered)  # an approval names its exact arguments
+                grant.request = call.request
+            call.usage = replace(call.usage, flow=judgement)
+            objection = resolve(call)
         while objection is not None:
             await self.refuse_or_ask(call, grant, objection)
             objection = resolve(call)

@@ -1,4 +1,4 @@
-"""The last step of a call: settles the budget, writes the receipt, and returns the result."""
+"""The last step of a call: settles the budget, writes the receipt, remembers the result, and returns it."""
 
 import asyncio
 from contextlib import suppress
@@ -11,6 +11,7 @@ from licet.errors import Refused
 from licet.guard.approvals_and_budgets import settle
 from licet.guard.deadlines import finish
 from licet.guard.facts import Call
+from licet.guard.flow import hand_over, handed_of
 from licet.guard.grant import Grant
 from licet.guard.limits import CLOSING_SECONDS, MOST_OF_LOGS
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -56,11 +57,15 @@ async def close(call: Call, parts: ResultParts) -> Result:
         parts.approvals = call.shown_approvals
     parts.receipt = call.receipt
     parts.duration_ms = (call.clock.monotonic() - call.started) * 1000
+    handed = handed_of(call, parts, call.flow) if call.flow is not None else None
     if ledger is not None:
         try:
-            await finish(call.stores, keep_receipt(call, ledger, parts), "the ledger")
+            await finish(call.stores, keep_receipt(call, ledger, parts, handed), "the ledger")
         except (asyncio.CancelledError, Exception) as error:  # a ledger, which may be a user's, can cancel itself
             _unrecorded(call, parts, error)
+            handed = handed_of(call, parts, call.flow) if call.flow is not None else None
+    if handed is not None:
+        hand_over(call, handed)
     if call.stores.cancelled is not None and caller_cancelled(call):
         raise call.stores.cancelled
     return parts.sealed(grant, None if grant is not None else call.identity)

@@ -5,7 +5,7 @@ There is no step here, so each step imports this module, and none of them needs 
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -19,12 +19,14 @@ from licet.core.decision.decision import Deny
 from licet.core.decision.request import UNUSED, Approval, Ground, Reason, Request, Usage
 from licet.core.ledger.entry import AgentFact, Caller, Entry, ObservedFact
 from licet.core.limits import MOST_OF_A_GROUND
+from licet.core.policy.flow import Flow
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import StandingApproval
 from licet.errors import Refused
 from licet.guard.deadlines import Deadline, StoreDeadline
 from licet.guard.grant import CallIdentity, Grant, Observer
 from licet.guard.limits import LONGEST_TOOL_NAME, STORE_SECONDS
+from licet.guard.memory import Memories, Moment, SessionMemory
 from licet.guard.ports import Agreement, Clock, Ports, Reservation
 from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered, RegisteredTools
@@ -40,6 +42,7 @@ class GateFacts(ABC):
     home: str
     observers: tuple[Observer, ...]
     flags: tuple[str, ...] = ()  # of `licet run`, if they made or narrowed the policy; receipts have them
+    memories: Memories  # of its sessions, under policies with `flow:`
     reloaded = 0.0  # time of day of the last reload; earlier questions are void
     ended: set[tuple[str, str]]  # sessions ended by this process; the store has all of them
     running: "set[Call]"  # of this gate and its delegates
@@ -91,6 +94,7 @@ class SessionFacts:
         self.store_error = ""  # why it is not known whether this session was ended
         self.closed = False
         self.reported_open = False  # whether observers have seen `SessionOpened`
+        self.memory: SessionMemory | None = None  # None until a policy with `flow:` needs one
         self.caller: Caller | None = None  # who calls, as a gateway reports it; a claim that decides nothing
         self._requests: dict[str, Request] = {}
 
@@ -124,6 +128,15 @@ class SessionFacts:
             if all(until <= asked for _, until, _ in list(known.values())):
                 agreed.pop(name, None)
         agreed.setdefault(self.name, {})[agreement.approval] = (policy, asked + seconds, agreement)
+
+    def remembering(self) -> SessionMemory:
+        """The memory of this session, which is made if there is none. A delegate begins with that of its parent."""
+        if self.memory is None:
+            if self.parent is not None:
+                self.memory = SessionMemory(self.parent.remembering())
+            else:
+                self.memory = self.gate.memories.of(self.name)
+        return self.memory
 
     def request(self, tool: str) -> Request:
         """The request to call a tool, cached for the tools of this gate."""
@@ -173,6 +186,11 @@ class Call(Struct, eq=False):
     long_result: bool = False
     was_cut: bool = False  # whether the end of its session has cancelled it
     cuts: int = 0  # how often
+    flow: Flow | None = None  # of its policy; None: origins do not matter, and nothing is remembered
+    moment: Moment | None = None  # when it was made, as its session's memory counts
+    plain: Mapping[str, Any] = {}  # the arguments as data, under the names that policies have; once they are judged
+    from_task: bool = False  # whether all its arguments stand in the task
+    flow_request: str = ""  # the stored request for an approval of what its origins do not allow
 
     def __repr__(self) -> str:  # arguments may be secret
         return f"<call {self.receipt} of {self.tool!r}>"
@@ -211,14 +229,15 @@ class Call(Struct, eq=False):
         raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
 
 
-def begun(session: SessionFacts, tool: str, purpose: str | None = None) -> Call:
-    """The facts of a call that begins now."""
+def begun(session: SessionFacts, tool: str, purpose: str | None = None, moment: Moment | None = None) -> Call:
+    """The facts of a call that begins now. `moment` is when it was made, if that was earlier."""
     gate, clock = session.gate, session.gate.clock
     name = tool if type(tool) is str and len(tool) <= LONGEST_TOOL_NAME else ""
-    return Call(
+    policy = gate.policy
+    call = Call(
         session,
         name,
-        gate.policy,
+        policy,
         gate.ports,
         clock,
         gate.next_receipt(),
@@ -229,3 +248,7 @@ def begun(session: SessionFacts, tool: str, purpose: str | None = None) -> Call:
         StoreDeadline(STORE_SECONDS),
         asyncio.current_task(),
     )
+    if policy.flow is not None:
+        call.flow = policy.flow
+        call.moment = moment or session.remembering().moment()
+    return call

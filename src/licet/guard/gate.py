@@ -12,6 +12,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from licet.core.algebra.rules import Capability, Use
+from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet, Rules
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Approval, Ground, Request
@@ -28,6 +29,8 @@ from licet.guard.facts import GateFacts
 from licet.guard.grant import Grant, Observer
 from licet.guard.held_paths import Protect
 from licet.guard.import_path import WritableImports
+from licet.guard.limits import MOST_OF_A_CLAIM
+from licet.guard.memory import Memories
 from licet.guard.ports import NotStanding, Ports, free_after_fork
 from licet.guard.registration import MODES, OnMisfit, Packages, Registered, RegisteredTools, register
 from licet.guard.session import Session
@@ -89,13 +92,24 @@ class BareGate(GateFacts):
         self.strict = strict  # whether text in arguments that is not tied to what a tool declares refuses the tool
         self._frozen = ""
         self.ended, self.running, self.agreed = set(), set(), {}
+        self.memories = Memories()
         self._loading = free_after_fork(threading.RLock())  # reloads wait for each other, so the last one stays
         self._number_receipts()
         self.reload(manifest)
 
-    def session(self, id: str) -> Session:  # noqa: A002
-        """Open a session, or continue one: `async with gate.session("s-42") as session`."""
-        return Session(self, id)
+    def session(self, id: str, *, task: str = "", tainted: str = "") -> Session:  # noqa: A002
+        """Open a session, or continue one: `async with gate.session("s-42", task="…") as session`.
+
+        `task` is what the user said, and nothing else: policies with `flow:` compare arguments with it. `tainted` says
+        why the model may have read untrusted text before, such as that its conversation is resumed.
+        """
+        session = Session(self, id)
+        if task or tainted or self._policy.flow is not None:
+            memory = session.remembering()
+            memory.begin(task)
+            if tainted:
+                memory.taint(visible(tainted)[:MOST_OF_A_CLAIM])
+        return session
 
     async def warm(self) -> None:
         """Start the processes of walled tools now, so that the first call of each does not wait for them."""
@@ -219,6 +233,8 @@ class BareGate(GateFacts):
     def _switch(self, manifest: Manifest, policy: RegisteredTools) -> None:
         self.reloaded = self.clock.now().timestamp()
         self.manifest, self._policy = manifest, policy
+        if policy.flow is None:
+            self.memories.forget()  # of what is read from now on, nothing is known
         self._forget()
 
     @property

@@ -305,6 +305,20 @@ class Grant:
         """The listed events, when each was recorded, and the quotas: what another process needs to continue this."""
         return self._listed(), self._moments, self._quotas
 
+    @property
+    def granted_uses(self) -> tuple[str, ...] | None:
+        """The uses that were checked and granted so far, each once; None if there were more than are listed."""
+        if self._quotas.more_granted:
+            return None
+        checks = iter(self._checks)
+        found: dict[str, None] = {}
+        for use, refusal in zip(checks, checks, strict=True):
+            if type(use) is Use and refusal is None:
+                found[str(use)] = None
+            elif type(use) is CapabilityGranted:  # by another process, or the call itself
+                found[use.capability] = None
+        return tuple(found)
+
     def resume(self, events: Iterable[Event], moments: Iterable[float], quotas: CheckQuotas) -> None:
         """Continue such a record. Observers have seen its events."""
         self._checks = [one for event in events for one in (event, None)]
@@ -568,7 +582,7 @@ class Grant:
                 rules = "; ".join(map(str, self.reach.grounds_of(use)))
                 granted[use] = CapabilityGranted(asked, self.request.tool, "", rules)
             return granted[use]
-        reason = refusal.reason if isinstance(refusal, Deny) else "APPROVAL_REQUIRED"
+        reason = refusal.reason
         if isinstance(refusal, Deny):
             asked = refusal.lacking or (_MALFORMED.get(reason, asked) if use is None else asked)
         return CapabilityDenied(asked, self.request.tool, reason, "; ".join(map(str, refusal.rules)))

@@ -24,6 +24,14 @@ MOST_OF_LOGS = 48 << 10  # bytes of what a tool printed
 MOST_DIRECTORIES = 3  # directories that one message names
 MOST_LINKS = 40  # links that one path may lead through, as in the kernel
 
+# What sessions remember of results
+MEMORIES_KEPT = 64  # sessions of a gate whose results are remembered although nobody holds them now
+LEAVES_COUNTED = 2000  # leaves of one result that a receipt counts by label
+POINTERS_LISTED = 20  # pointers of untrusted leaves in one receipt
+MOST_UNMET = 50  # rules that were not met, and arguments that met theirs, in one receipt
+UNMET_SHOWN = 10  # rules that were not met that a person is shown
+PLACES_SHOWN = 5  # places where one value stands that a person is shown
+
 # What a call records
 GRANTED = 8 << 20  # bytes of granted checks that one call records; more are only counted
 REFUSED = 4 << 20  # bytes of refused checks that one call records

@@ -19,7 +19,7 @@ from licet.core.algebra.scope import visible
 from licet.core.decision.decision import CapabilityDenied, CapabilityGranted, Deny, Event, Happened
 from licet.core.decision.request import Approval, Ground, Reason, Usage
 from licet.core.ledger.entry import AgentFact, Entry
-from licet.core.values import canonical_json
+from licet.core.values import canonical_json, data_json
 from licet.declare.plain_json import data_again, plain_json
 from licet.errors import LicetError, Refused
 from licet.guard.argument_checks import arguments_digest
@@ -183,6 +183,8 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     listed_all: bool
     events: tuple[_Event, ...]
     quotas: _Quotas
+    plain: str = "{}"  # JSON as text, as `arguments`
+    from_task: bool = False
 
 
 _DECODER = msgspec.json.Decoder(_Kept)
@@ -228,7 +230,7 @@ def _kept(call: Call, decision: Entry, grant: Grant, arguments: str) -> _Kept:
         asked=call.asked,
         purpose=call.purpose,
         coding_agent=call.coding_agent,
-        usage=replace(call.usage, approved=frozenset()),
+        usage=replace(call.usage, approved=frozenset(), flow=None),  # the decision has what a receipt keeps of it
         approved=tuple(sorted(call.usage.approved, key=msgspec.structs.astuple)),
         approvals=call.approvals,
         reservation=call.reservation,
@@ -240,6 +242,8 @@ def _kept(call: Call, decision: Entry, grant: Grant, arguments: str) -> _Kept:
             (quotas.more_granted, quotas.more_refused, quotas.more_asked),
             {kind.__name__: number for kind, number in quotas.happened.items()},
         ),
+        plain=data_json(call.plain).decode(),
+        from_task=call.from_task,
     )
 
 
@@ -256,7 +260,7 @@ def restored(session: SessionFacts, data: bytes) -> Call:
     """
     try:
         found = _DECODER.decode(data)
-        arguments = data_again(found.arguments.encode())
+        arguments, plain = data_again(found.arguments.encode()), data_again(found.plain.encode())
         began = datetime.fromisoformat(found.decision.time).astimezone(UTC)
     except (ValueError, RecursionError):
         raise CallNotOpen("what is kept of the call cannot be read") from None
@@ -291,7 +295,12 @@ def restored(session: SessionFacts, data: bytes) -> Call:
         bundle_reservations=found.bundle_reservations,
         decision=decision,
         listed_all=found.listed_all,
+        flow=policy.flow,
+        plain=plain,
+        from_task=found.from_task,
     )
+    if policy.flow is not None:
+        session.remembering()
     if registered.needs_approval:
         call.request = full_request(call, registered)
     call.grant = empty_grant(call, registered)

@@ -49,6 +49,7 @@ class Question(Struct, frozen=True):
     acts: tuple[str, ...] = ()  # deletes that the call is known to make; an approval covers these too
     deletes: tuple[str, ...] = ()  # rules of deletes of files: these do not ask again after an approval
     rules: tuple[Ground, ...] = ()  # what `why` says, with the lines of the policy and the edits that would settle it
+    unmet: tuple[str, ...] = ()  # of each value that meets no rule of flow: the value, its origins, where it stands
 
     @property
     def signed(self) -> bool:
@@ -383,6 +384,20 @@ class Ledger(Protocol):
 
     async def record(self, entry: Entry) -> None:
         """Store an entry durably before returning; `LedgerUnavailable` if that fails."""
+
+
+@runtime_checkable
+class ReadableLedger(Ledger, Protocol):
+    """A ledger from which a session that is opened again learns what it has read before.
+
+    Without one, a session under a policy with `flow:` counts as one that has read untrusted text.
+    """
+
+    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
+        """The entries of a session and of its delegates, in any order; `LedgerUnavailable` if they cannot be read."""
+
+    async def derived(self, purpose: bytes) -> bytes:
+        """A secret for one purpose, which only the holder of the ledger's key can compute."""
 
 
 class Claim(Struct, frozen=True):

@@ -40,6 +40,7 @@ from licet.core.values import data_digest, data_json, milliseconds, money_text
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers
 from licet.guard.facts import Call
+from licet.guard.flow import Handed, flow_fact
 from licet.guard.grant import Access
 from licet.guard.limits import MOST_OF_A_CLAIM
 from licet.guard.ports import ASKED_IN_AGENT, Ledger
@@ -53,9 +54,10 @@ _ELSEWHERE = (BudgetSettled, SandboxEntered)  # the rule of these events is in `
 _OWN_TEXTS = (INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED)  # of failures; every other text is the tool's
 
 
-async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> None:
+async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts, handed: Handed | None = None) -> None:
     """Write the receipt of a call to the ledger. A long one is built in a thread, so that other calls can run."""
-    await ledger.record(await asyncio.to_thread(receipt_of, call, parts) if call.is_long else receipt_of(call, parts))
+    made = await asyncio.to_thread(receipt_of, call, parts, handed) if call.is_long else receipt_of(call, parts, handed)
+    await ledger.record(made)
 
 
 def decision_of(call: Call) -> Entry:
@@ -78,6 +80,7 @@ def decision_of(call: Call) -> Entry:
         events=tuple(map(event_fact, call.grant.events if call.grant is not None else ())),
         coding_agent=_coding_agent(call),
         observed=call.observed,
+        flow=flow_fact(call),
     )
 
 
@@ -85,12 +88,18 @@ def progress_of(call: Call, events: Sequence[Event]) -> Entry:
     """What has happened since the last entry of a call that still runs, under what identifies the call."""
     known = call.decision or decision_of(call)
     return replace(
-        known, kind="progress", approvals=(), budget=None, cost_usd="0", events=tuple(map(event_fact, events))
+        known,
+        kind="progress",
+        approvals=(),
+        budget=None,
+        cost_usd="0",
+        events=tuple(map(event_fact, events)),
+        flow=UNSET,
     )
 
 
-def receipt_of(call: Call, parts: ResultParts) -> Entry:
-    """The facts of a call that has ended, however it ended."""
+def receipt_of(call: Call, parts: ResultParts, handed: Handed | None = None) -> Entry:
+    """The facts of a call that has ended, however it ended. `handed` is what its session remembers of it."""
     refusal, full = parts.refusal, call.policy.manifest.record == "full"
     known = _known(call)
     failed = parts.reason == "TOOL_FAILED"
@@ -118,6 +127,7 @@ def receipt_of(call: Call, parts: ResultParts) -> Entry:
         sandbox=_sandbox(call, parts, known.sandbox),
         truncated=parts.truncated,
         verdict=_verdict(parts),
+        flow=flow_fact(call, handed),
     )
 
 

@@ -41,6 +41,8 @@ from licet.core.decision.validate import Misfit, declared_twice, misfit_grounds,
 from licet.core.ledger.entry import Entry, SandboxFact
 from licet.core.policy.argument_ties import Ties
 from licet.core.policy.connector import Installed
+from licet.core.policy.flow import Flow
+from licet.core.policy.keys import FLOW
 from licet.core.policy.layer import (
     CLASSES,
     LEVELS,
@@ -204,6 +206,7 @@ class Registered(Struct, frozen=True):
     ties: Ties | None  # of its arguments, if it has no handles
     walls: str  # its level and the layers around it, as text
     entry: Entry  # what the receipts of all of its calls have in common
+    sent_names: Mapping[str, str] = {}  # by parameter: the name of its argument in policies; only under `flow:`
 
     @property
     def ready(self) -> bool:
@@ -220,6 +223,7 @@ class RegisteredTools(Struct, frozen=True):
     tools: Mapping[str, Registered]
     unusable: str = ""  # why the manifest cannot be used; then every call is refused
     grounds: tuple[Ground, ...] = ()  # the same with places and fixes, if they are known
+    flow: Flow | None = None  # None: origins of arguments do not matter
 
     @property
     def misfits(self) -> tuple[Misfit, ...]:
@@ -285,7 +289,7 @@ def register(
     registered = {tool.name: _registered(tool, ceiling, ports, imports, misfits[tool.name]) for tool in tools}
     if imports != "drop":  # a command has dropped every writable directory, and should start quickly
         _load_code(registered.values(), ports)
-    return RegisteredTools(ceiling, manifest.digest, registered)
+    return RegisteredTools(ceiling, manifest.digest, registered, flow=FLOW.of(manifest) or None)
 
 
 def _misfits(
@@ -448,8 +452,13 @@ def _registered(
         # Then the budget is read before the decision, so that no approver is asked about a call that exceeds it.
         needs_approval=asks or reach is None or reach.approval is not None or _asks_about_arguments(reach),
         walls=_walls(reach, in_force),
+        sent_names=_sent_names(tool) if reach is not None and FLOW.of(manifest) else {},
         entry=replace(entry, tool_digest=tool.spec.digest, rules=_admission_rules(tool.name, reach), sandbox=walls),
     )
+
+
+def _sent_names(tool: Tool) -> Mapping[str, str]:
+    return {held: name for name, held in tool.parameter_names().items() if held is not None}
 
 
 def entry_of(tool: str, manifest: Manifest) -> Entry:

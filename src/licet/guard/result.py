@@ -16,7 +16,7 @@ from licet.core.decision.decision import (
     explain,
     ran_until,
 )
-from licet.core.decision.request import Ground, Reason, Request
+from licet.core.decision.request import FLOW_REASONS, Ground, Reason, Request
 from licet.core.values import money_text
 from licet.errors import Refused
 from licet.guard.execution import Layers
@@ -63,7 +63,7 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         """
         if self.ok:
             return "allow"
-        if self.reason == "APPROVAL_REQUIRED":
+        if self.reason == "APPROVAL_REQUIRED" or (self.reason in FLOW_REASONS and self._is_asked):
             return "ask"
         return "deny" if self.code == "denied" else "failed"
 
@@ -159,6 +159,12 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         return _restored, (plain, _Carried(self.explain(), self.events, refusal))
 
     @property
+    def _is_asked(self) -> bool:
+        """Whether the refusal was a question that nobody has answered yet."""
+        carried = self._carried.refusal if self._carried is not None else None
+        return isinstance(carried.decision if carried is not None else self._refusal, Ask)
+
+    @property
     def _decision(self) -> Deny | Ask:
         if self._refusal is not None:
             return self._refusal
@@ -168,13 +174,14 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
 def refusal_line(result: Result) -> str:
     """One line for the model. If an approval is missing, it has the command with which a person can give it."""
     line = result.error or result.reason
-    if result.reason not in ("APPROVAL_REQUIRED", "APPROVAL_EXPIRED"):
+    if result.verdict != "ask" and result.reason != "APPROVAL_EXPIRED":
         return line
     try:
         result.unwrap()
     except Refused as refused:
         last = refused.decision.rules[-1]
-        return f"{line}: {last.text}; a person can {last.fix}; then call again" if last.fix else line
+        told = last.fix and last.reason not in FLOW_REASONS  # what would meet a rule of flow is not for the model
+        return f"{line}: {last.text}; a person can {last.fix}; then call again" if told else line
     return line
 
 

@@ -14,11 +14,14 @@ from time import monotonic
 from typing import Any
 
 from licet.core.algebra.rules import Use
+from licet.core.algebra.scope import visible
 from licet.core.algebra.set import Rules
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import Approval, Ground
+from licet.core.flow.known import Reading
 from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import AgentFact
+from licet.core.policy.flow import ResultLabels
 from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
@@ -32,7 +35,8 @@ from licet.guard.deadlines import Deadline
 from licet.guard.facts import Call, GateFacts, SessionFacts, begun
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
-from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS
+from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS, MOST_OF_A_CLAIM
+from licet.guard.memory import Moment
 from licet.guard.result import Result
 from licet.guard.result_parts import NOTHING, ResultParts, outcome
 from licet.guard.session_end import check_session, end_with_session, look_up_end, mark_ended
@@ -62,16 +66,39 @@ class Session(SessionFacts):
         _check_name("a session id", id)
         super().__init__(gate, id, parent)
         self.admission = admission
+        if parent is not None and parent.memory is not None:
+            self.remembering()  # a delegate begins with what its parent knows now
 
     def __repr__(self) -> str:
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
         await look_up_end(self)
+        if self.parent is not None and self.gate.policy.flow is not None:
+            self.remembering().hold()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self.closed = True
+        if self.memory is not None:
+            self.memory.hand_back()
+
+    @property
+    def task(self) -> str:
+        """What the user has said, turn by turn. Policies with `flow:` compare arguments with it."""
+        return self.memory.task if self.memory is not None else ""
+
+    async def say(self, text: str) -> None:
+        """Add a turn of the user to the task. Only words of the user belong here, never those of a tool or a model."""
+        self.remembering().say(text)
+
+    def read(self, source: str, value: object) -> None:
+        """Remember what reaches the model without a call, such as a resource or a file in its prompt, as untrusted."""
+        data = plain_data(plain_json(value))
+        labels = ResultLabels()
+        about = visible(source)[:MOST_OF_A_CLAIM]
+        reading = Reading(receipt="", tool="", value=data, arguments={}, labels=labels, from_task=False, about=about)
+        self.remembering().remember(reading)
 
     def call(
         self, tool: str, arguments: Mapping[str, Any] | None = None, *, purpose: str | None = None
@@ -80,9 +107,16 @@ class Session(SessionFacts):
 
         `purpose` says why the call is made. The receipt keeps it, redacted and cut to 500 characters.
         """
+        return self._call(tool, arguments, purpose, None)
+
+    def _call(
+        self, tool: str, arguments: Mapping[str, Any] | None, purpose: str | None, moment: Moment | None
+    ) -> Coroutine[Any, Any, Result]:
         if purpose is not None and not isinstance(purpose, str):
             raise TypeError("expected `purpose` to be text: why this call is made")
-        return run_call(self, self.admission, tool, {} if arguments is None else arguments, purpose)
+        if moment is None and self.memory is not None:
+            moment = self.memory.moment()  # now, also if the call is awaited later, together with others
+        return run_call(self, self.admission, tool, {} if arguments is None else arguments, purpose, moment)
 
     async def call_many(
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
@@ -100,11 +134,12 @@ class Session(SessionFacts):
     ) -> list[Result]:
         results: list[Result | None] = [None] * len(asked)
         waiting = iter(range(len(asked)))
+        together = self.remembering().together() if self.gate.policy.flow is not None else None
 
         async def work() -> None:
             for number in waiting:
                 tool, arguments = asked[number]
-                results[number] = await self.call(tool, arguments, purpose=purpose)
+                results[number] = await self._call(tool, arguments, purpose, together)
 
         while left := length_hint(waiting):  # a call that cancels its own task leaves later calls undone
             async with asyncio.TaskGroup() as group:
@@ -155,6 +190,8 @@ class Session(SessionFacts):
         while any(call in running and call.task is not this for call in calls) and monotonic() < until:
             await asyncio.sleep(END_PAUSE)
         self.gate.agreed.pop(self.name, None)
+        self.gate.memories.end(self.name)
+        self.memory = None
         if kv is not None:
             await kv.clear(scope)
 

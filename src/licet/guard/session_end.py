@@ -32,6 +32,8 @@ async def look_up_end(session: SessionFacts) -> None:
         if await is_ended(kv, *session.name):
             gate.ended.add(session.name)
             gate.agreed.pop(session.name, None)
+            gate.memories.end(session.name)
+            session.memory = None
     except Exception as error:  # a user's store may raise anything
         # The session may have been ended, so its calls are refused with this text.
         session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"

@@ -16,6 +16,8 @@ from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.policy import keys
+from licet.core.policy.flow import NO_FLOW
+from licet.core.policy.flow_terms import beliefs, flow_text
 from licet.core.policy.inspection import stand_in_text, stand_ins
 from licet.core.policy.manifest import command_text
 from licet.core.policy.servers import host_rule
@@ -420,8 +422,10 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
             yield title, ", ".join(listed)
     if placed := surface.of(keys.STAND_INS):
         yield "keys", "; ".join(map(stand_in_text, placed))
+    if surface.of(keys.FLOW) != NO_FLOW:
+        yield "flow", flow_text(surface.of(keys.FLOW))
     for key in keys.VALUED:
-        if key is keys.STAND_INS:
+        if key in (keys.STAND_INS, keys.FLOW):
             continue
         for title, value in key.document(surface.of(key)).items():
             yield title, ", ".join(map(str, value)) if isinstance(value, list) else canonical_json(value).decode()
@@ -449,6 +453,10 @@ def how_it_runs(tool: ToolSurface) -> Iterator[str]:
         yield f"asks per {tool.asks}"
     if tool.asks_about:
         yield f"asks about {', '.join(f'`{name}`' for name in tool.asks_about)}"
+    for name, text in tool.flow_texts.items():
+        yield f"`{name}`: {text}"
+    for words in tool.asked_by:
+        yield f"asked for by {' or '.join(words)}"
     if tool.free_deletes:
         yield f"deletes: {DELETES[tool.deletes]}"
     if tool.deletes_ask:
@@ -508,6 +516,8 @@ def notes(surface: Surface, short: Short) -> Iterator[tuple[str, str]]:
             yield "tied", f"{tool.name}: {named}, to what it declares; a call that names anything else is refused"
         if tool.untied is not None and tool.reachable:
             yield "not tied", short(f"{tool.untied.text}; {tool.untied.fix}")
+    if believed := list(beliefs(surface.of(keys.FLOW))):
+        yield "what we believe", short("\n".join(believed))
     if denied := list(_denied_rules(surface)):
         yield "denied", short("\n".join(denied))
     yield "closed", _CLOSED

@@ -1,6 +1,7 @@
 """Rules on arguments in a manifest: JSON Schema keywords and `scope`.
 
-`ask` beside the keywords of an argument has a schema of its own: a value that fits it makes the call ask a person. An
+`ask` beside the keywords of an argument has a schema of its own: a value that fits it makes the call ask a person.
+`flow`, `from`, `of` and `always` say where a value must come from, and are no JSON Schema either. An
 unknown keyword is an error, since JSON Schema would ignore them and the rule would not be enforced. The word `free`
 instead of keywords unties an argument of a tool without handles: see `core/policy/argument_ties.py`.
 
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from licet.core.algebra.rules import Capability
 from licet.core.decision.argument_rules import DESCENDS, denying
-from licet.core.policy.argument_ties import ASK, FREE, SCOPES, asking, without_ask
+from licet.core.late_pattern import late_pattern
+from licet.core.policy.argument_ties import ASK, FLOW_WORDS, FREE, SCOPES, asking, without_own_words
+from licet.core.policy.flow import OF_ROLE, ORIGINS
 from licet.core.values import Origin, Problem
 from licet.declare.plain_json import plain_json
 from licet.policy_files.limits import LONGEST_PATTERNS, LONGEST_SHOWN, MOST_PATTERNS
@@ -35,6 +38,7 @@ _WORDS = (
 )
 _PATTERN = '"pattern": '  # the key as it is written in JSON; inside a JSON string, its quotes would be escaped
 _KNOWN = (*_WORDS, *_ONE, *_SEVERAL, *_NAMED)
+_TOOL_FIELD = late_pattern(r"[^\s:]{1,128}:[^\s/:][^\s:]{0,254}")
 
 
 def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]) -> Iterator[Problem]:
@@ -48,7 +52,8 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
             expected = f"JSON Schema keywords, such as `{{enum: [a, b]}}`, or the word `{FREE}`"
             yield Problem(located.origin, f"no mapping for `{name}`", expected)
             continue
-        problems = [*_unknown(without_ask(located.value), located.origin, known), *_unsound_ask(located, known)]
+        problems = [*_unknown(without_own_words(located.value), located.origin, known), *_unsound_ask(located, known)]
+        problems += _unsound_flow(located.value, located.origin, known)
         yield from problems
         try:
             text = _text(located.value)
@@ -65,7 +70,7 @@ def argument_problems(tools: Iterable[Located[Any] | None], known: list[Problem]
                 found = f"more than {LONGEST_PATTERNS} characters in different rules with patterns"
             yield Problem(located.origin, found, "fewer", "what follows was not compiled")
             return
-        for rule in (without_ask(located.value), *denying(asking({name: located.value})).values()):
+        for rule in (without_own_words(located.value), *denying(asking({name: located.value})).values()):
             yield from _uncompilable(_text(rule), located.origin)
 
 
@@ -78,6 +83,34 @@ def _unsound_ask(located: Located[Any], known: list[Problem]) -> Iterator[Proble
     yield from _unknown(asked, located.origin, known, certain=False)
 
 
+def _unsound_flow(rule: Mapping[str, Any], origin: Origin, known: list[Problem]) -> Iterator[Problem]:
+    """Report what a rule says about the origin of an argument and could not be enforced."""
+    role, origins, fields = rule.get("flow"), rule.get("from"), rule.get("of")
+    taken = tuple(one for one in ORIGINS if one != "unknown")  # with it, a rule would take whatever a model writes
+    if "flow" in rule and role not in OF_ROLE:
+        hint = did_you_mean(str(role), OF_ROLE, known)
+        yield Problem(origin, f"the role `{role}`", f"one of {', '.join(OF_ROLE)}", hint)
+    if "from" in rule and not (isinstance(origins, list) and origins):
+        yield Problem(origin, "no list under `from`", "the origins that are taken, such as `from: [task, trusted]`")
+    for one in origins if isinstance(origins, list) else ():
+        if one not in taken:
+            hint = did_you_mean(str(one), taken, known)
+            yield Problem(origin, f"the origin `{one}`", f"one of {', '.join(taken)}", hint)
+    if "of" in rule and not (isinstance(fields, list) and fields):
+        expected = 'the fields that give such ids, such as `of: ["list_files:id"]`'
+        yield Problem(origin, "no list under `of`", expected)
+    for one in fields if isinstance(fields, list) else ():
+        if not isinstance(one, str) or _TOOL_FIELD.fullmatch(one) is None:
+            expected = "a tool and its field, such as `list_files:id` or `files.list:owner/id`"
+            yield Problem(origin, f"`{one}` under `of`", expected)
+    if "of" in rule and role != "ref":
+        yield Problem(origin, "`of` without `flow: ref`", "`flow: ref` beside it", "`of` says which ids a `ref` may be")
+    if not isinstance(rule.get("always", False), bool):
+        yield Problem(origin, f"`always: {rule['always']}`", "`true` or `false`")
+    if "always" in rule and not {"flow", "from"} & rule.keys():
+        yield Problem(origin, "`always` without `flow` and `from`", "what must hold from the start, such as `flow: to`")
+
+
 def _unknown(schema: object, origin: Origin, known: list[Problem], *, certain: bool = True) -> Iterator[Problem]:
     """Report unknown keywords, and each `scope` that cannot be enforced.
 
@@ -86,8 +119,8 @@ def _unknown(schema: object, origin: Origin, known: list[Problem], *, certain: b
     if not isinstance(schema, Mapping):
         return
     for key, value in schema.items():
-        if key == ASK:
-            yield Problem(origin, "`ask` inside another keyword", "it at the argument itself, beside other keywords")
+        if key == ASK or key in FLOW_WORDS:
+            yield Problem(origin, f"`{key}` inside another keyword", "it at the argument itself, beside other keywords")
         elif key not in _KNOWN:
             hint = did_you_mean(key, _KNOWN, known)
             yield Problem(origin, f"the keyword `{key}`", "a JSON Schema keyword that licet enforces, or `scope`", hint)

@@ -24,6 +24,11 @@ LONGEST_PATTERNS = 1 << 16  # characters of all rules with patterns: compiling t
 MOST_INSPECTED = 1000  # hosts of one list under `inspect`
 MOST_STAND_INS = 100  # keys of one list of stand-ins: each is searched in all that a program sends
 
+# Flow
+MOST_LABELS_OF_TOOL = 16  # entries for one tool under `flow.results`: two policies have an entry for each pair
+MOST_SOURCES = 200  # rules of one list under `flow`
+MOST_WORDS = 200  # words of one `asked_by`
+
 # Servers and tools
 LONGEST_TOOL_NAME = 128  # characters of the full name of a server's tool, `SERVER.TOOL`
 MOST_MODULES = 1000  # different modules under `from`: each is searched in several directories, and closed

@@ -19,6 +19,7 @@ from licet.core.algebra.rules import Capability, capability
 from licet.core.decision.fixes import bundle_problems
 from licet.core.decision.folding import bundles_of
 from licet.core.policy import keys
+from licet.core.policy.flow_terms import asked_words, in_flow_order
 from licet.core.policy.inspection import met_inspect, stand_ins
 from licet.core.policy.layer import EVERY_DOMAIN, OWN_STORAGE, Layer, Rule
 from licet.core.policy.manifest import Manifest
@@ -37,6 +38,7 @@ from licet.core.policy.terms import (
 from licet.core.policy.tool import LISTS
 from licet.core.values import Origin, Problem, key_bytes
 from licet.policy_files.checks import argument_problems, suffix_problems
+from licet.policy_files.flow_reader import flow_places, flow_problems
 from licet.policy_files.inspection_reader import bundle_problems as bundle_placing_problems
 from licet.policy_files.inspection_reader import ceiling_problems, count_problems
 from licet.policy_files.nodes import Mapping as MappingNode
@@ -79,12 +81,15 @@ def read_manifest(content: Value, workspace: Value | None, problems: Problems) -
     app = plain(given, "app", "")
     problems += app_problems(given, ceiling, workspace.value if workspace is not None else NONE)
     manifest = _read_ceiling(ceiling, "manifest", plain(given, "agent", ""), app, workspace, problems)
+    problems += flow_problems(given)
     return replace(
         manifest,
         origin=content.origin,
         version=plain(given, "version", ""),
         app=app,
         examples=tuple(_examples(given)),
+        values={**manifest.values, **_values({"flow": given["flow"]} if given.get("flow") is not None else {})},
+        places={**manifest.places, **flow_places(given)},
     )
 
 
@@ -99,7 +104,9 @@ def read_personality(content: Value, workspace: Value | None, problems: Problems
         problems.append(Problem(key_origin(given.get("safety", content)), found, expected))
     name = plain(given, "id", "")
     manifest = _read_ceiling(Lists(given, "", content.origin), "personality", name, None, workspace, problems)
-    return replace(manifest, origin=content.origin, personality=name)
+    problems += flow_problems(given)
+    places = {**manifest.places, **flow_places(given)}
+    return replace(manifest, origin=content.origin, personality=name, places=places)
 
 
 def read_organisation(content: Value, problems: Problems) -> Organisation:
@@ -115,7 +122,7 @@ def read_organisation(content: Value, problems: Problems) -> Organisation:
         origin = key_origin(connectors["deny"])
         layers += (Layer("organisation", TITLE, origin, (), denied, EVERY_DOMAIN),)
     problems += _shared_key_problems(approvals)
-    problems += count_problems(given, "")
+    problems += (*count_problems(given, ""), *flow_problems(given))
     effect = given.get("max_side_effect_class")
     return Organisation(
         origin=content.origin,
@@ -125,7 +132,9 @@ def read_organisation(content: Value, problems: Problems) -> Organisation:
         approvals=stated_approvals(approvals),
         budget=Budget(**{key: value.value for key, value in budget.items()}),
         inspect=met_inspect(data(given["inspect"]), ()) if given.get("inspect") is not None else (),
+        flow=data(given["flow"]) if given.get("flow") is not None else {},
         places={key: key_origin(located) for key, located in (*given.items(), *budget.items())}
+        | flow_places(given)
         | {f"approvals.{key}": key_origin(located) for key, located in approvals.items()}
         | {f"connectors.{key}": key_origin(located) for key, located in connectors.items()},
     )
@@ -380,7 +389,8 @@ def _tool_admission(entry: Value, approval_key: str) -> Admission:
         key_origin(entry),
         effects=stated(given, "side_effect_class"),
         levels=stated(given, "sandbox"),
-        args=data(args) if (args := given.get("args")) is not None else {},
+        args={name: in_flow_order(rule) for name, rule in data(args).items()} if (args := given.get("args")) else {},
+        asked_by=asked_words(data(words)) if (words := given.get("asked_by")) is not None else (),
         approval=plain(given, "approval", None),
         approval_origin=located.origin if (located := given.get("approval")) is not None else None,
         approval_key=approval_key,

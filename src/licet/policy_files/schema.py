@@ -28,6 +28,7 @@ from licet.core.algebra.scope import (
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import MOST_ASKS
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
+from licet.core.policy.flow import LABELS, PRESETS
 from licet.core.policy.inspection import inspected_place, placed_at
 from licet.core.policy.layer import CLASSES, LEVELS
 from licet.core.policy.servers import CLIENT_ASKS, EVERY, SERVER_NAME, placeable_header
@@ -70,6 +71,24 @@ def server_url(text: str) -> str:
         raise Malformed(text, expected) from None
     if "?" in text or "#" in text:
         raise Malformed(text, expected)
+    return text
+
+
+def own_domain(text: str) -> str:
+    """Parse a domain to its normal form."""
+    rule = Capability(f"network:*:{text}") if "@" not in text else None
+    last = "" if rule is None or rule.port is not None or rule.key[:1] == "." else rule.key.rpartition(".")[2]
+    if rule is None or not last or last == rule.key or last.isdecimal() or ":" in last:
+        raise Malformed(text, "a domain such as `example.com`, which counts with all below it")
+    return rule.key
+
+
+def result_field(text: str) -> str:
+    """Parse a field of a result: a JSON pointer without its first slash. Raises `Malformed`."""
+    if text[0] == "/":
+        raise Malformed(text, "a field such as `sender/email`", "leave out the first `/`")
+    if "" in text.split("/"):
+        raise Malformed(text, "a field such as `sender/email`, without empty parts")
     return text
 
 
@@ -239,7 +258,16 @@ SECRETS_BY_NAME = MappingOf(
 )
 ARGUMENT_RULES = Field(
     MappingOf(TextShape(expected="the name of an argument"), AnyJson()),
-    description="JSON Schema per argument; `scope` ties a value to the grant, `ask` asks about values, `free` unties",
+    description="JSON Schema per argument; `scope` ties a value to the grant, `ask` asks about values, `free` unties; "
+    "`flow`, `from`, `of` and `always` say where it must come from",
+)
+_WORDS = ListOf(
+    TextShape(expected="the beginning of a word, such as `delet`", pattern=r"\S{1,64}", examples=("delet", "remov")),
+    least=1,
+)
+ASKED_BY = Field(
+    Either((_WORDS, MappingOf(TextShape(expected="a language, such as `en`", pattern=r"[A-Za-z-]{2,16}"), _WORDS))),
+    description="beginnings of words, one of which the task must have; a list, or lists by language",
 )
 SERVER_TOOL = Record(
     {
@@ -249,6 +277,7 @@ SERVER_TOOL = Record(
             EFFECT, description="what its calls do to the world; annotations of the server only tighten it"
         ),
         "args": ARGUMENT_RULES,
+        "asked_by": ASKED_BY,
         "approval": Field(OneOf(WRITE_APPROVALS)),
         "limits": Field(LIMITS),
         "cost_usd": Field(Money(), description="the most that one call costs"),
@@ -405,6 +434,7 @@ TOOL_ENTRY = Record(
         "sandbox": Field(LEVEL),
         "side_effect_class": Field(EFFECT),
         "args": ARGUMENT_RULES,
+        "asked_by": ASKED_BY,
         "approval": Field(OneOf(WRITE_APPROVALS)),
         "max_calls": Field(Integer(0), description="calls of this tool in a session"),
         "max_cost_usd": Field(Money(), description="money of this tool in a session"),
@@ -443,12 +473,78 @@ CAPABILITY_FIELDS = {
     "sandbox": Field(Record({"allow_degraded": Field(Flag())})),
     "record": Field(OneOf(("digests", "full")), description="what receipts keep of arguments and results"),
 }
+SOURCE_LABELS = tuple(label for label in LABELS if label != "ack")  # a rule confirms nothing
+LABEL = OneOf(LABELS, description="untrusted < identity < trusted < authored; ack: a confirmation")
+FIELD = TextShape(
+    expected="a field such as `sender` or `sender/email`, without indices of lists",
+    parse=result_field,
+    examples=("sender", "sender/email"),
+)
+FIELDS = MappingOf(FIELD, LABEL, description="by field; all others are untrusted")
+
+
+class LabelRecord(Record, frozen=True):
+    """The long form of labels. A mapping with any other key is one of fields."""
+
+    def fits(self, node: Node) -> bool:
+        return isinstance(node, Mapping) and node.entries.keys() <= self.fields.keys() and bool(node.entries)
+
+
+_LABEL_FIELDS = {
+    "under": Field(
+        MappingOf(TextShape(expected="the name of an argument"), PATH),
+        description="paths at or below which arguments must lie; the first entry that fits counts",
+    ),
+    "label": Field(LABEL, description="of all fields that `fields` does not name; untrusted if left out"),
+    "fields": Field(FIELDS, description="by field"),
+    "creates": Field(Flag(), description="whether its confirmation names what the call has made"),
+}
+SECRET_OF_TOOL = Record(
+    {
+        "tool": Field(NAME, required=True, description="a tool whose results are secret"),
+        "fields": Field(ListOf(FIELD, least=1), description="only these fields of them"),
+    }
+)
+# What it means is in `core/policy/flow_terms.py`.
+FLOW = Record(
+    {
+        "preset": Field(OneOf(PRESETS), description="what is asked about; off if left out"),
+        "otherwise": Field(
+            OneOf(("ask", "deny")), description="what happens to a call that is not met; ask if left out"
+        ),
+        "own": _several(
+            TextShape(expected="a domain such as `example.com`, which counts with all below it", parse=own_domain),
+            "domains of the operator: identities there count as trusted",
+        ),
+        "results": Field(
+            MappingOf(NAME, Either((LABEL, ListOf(Record(_LABEL_FIELDS)), LabelRecord(_LABEL_FIELDS), FIELDS))),
+            description="who wrote the results of a tool: a label, labels by field, or entries by argument",
+        ),
+        "sources": _several(
+            Record({"use": Field(RULE, required=True), "label": Field(OneOf(SOURCE_LABELS), required=True)}),
+            "labels of what is read through a rule; the weakest that covers it counts",
+        ),
+        "secrets": _several(
+            Record(
+                {
+                    "from": Field(Either((RULE, SECRET_OF_TOOL)), required=True, description="what is secret"),
+                    "readers": Field(ListOf(RULE), required=True, description="where it may then be sent"),
+                }
+            ),
+            "after one of them was read, writes and the network are only for its readers",
+        ),
+        "task": Field(OneOf(("host", "prompt")), description="prompt: the prompt of a headless run is the task"),
+        "task_through_client": Field(Flag(), description="whether a client of a gateway may say the task"),
+    },
+    description="where the values of calls must come from, once a session has read what others wrote",
+)
 EXAMPLE = Record({"tool": Field(NAME, required=True), "use": Field(USE, required=True)})
 MANIFEST_FIELDS = {
     "agent": Field(NAME, required=True, description="the agent this manifest is for"),
     "version": Field(TextShape(expected='a version in quotes, such as `"1.0"`')),
     "app": Field(NAME, description="the app whose connector overrides apply"),
     "capabilities": Field(Record(CAPABILITY_FIELDS), description="what the agent may touch; what is absent is denied"),
+    "flow": Field(FLOW, description="where values must come from, once a session has read what others wrote"),
     "examples": Field(
         Record({"match": _several(EXAMPLE), "no_match": _several(EXAMPLE)}),
         description="uses that must and must not be allowed; `licet test` runs them",
@@ -463,6 +559,7 @@ ORGANISATION_FIELDS = {
     "approvals": Field(APPROVALS, description="the stricter value of each key counts"),
     "budget": Field(BUDGET, description="the most that each agent may spend; the smaller value of each key counts"),
     "inspect": Field(INSPECT.shape, description="HTTPS of programs that is looked into, too"),
+    "flow": Field(FLOW, description="the stricter value of each key that it has counts"),
 }
 
 FORMAT = 1  # the version of the keys of policy files and their meaning
@@ -479,6 +576,7 @@ PERSONALITY = Record(
             Record({"network": Field(Record({"allow": _several(HOST), "deny": _several(HOST)}))}),
             description="another name of `destinations`",
         ),
+        "flow": Field(FLOW, description="the stricter value of each key counts; without it, that of the manifest"),
         **FORMAT_FIELDS,
     }
 )

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from licet.core.algebra.scope import NAME_PATTERN
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.connector import Installed
+from licet.core.policy.flow_terms import asked_words
 from licet.core.policy.lock import Definition, LockedServer
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import (
@@ -308,4 +309,11 @@ def implied_by(server: Server, entry: ServerToolEntry) -> list[str]:
 def _terms(entry: ServerToolEntry, origin: Origin) -> Admission:
     """What the workspace says about the calls of a tool, besides the manifest's own terms."""
     args: Mapping[str, Any] = entry.args
-    return Admission(origin, args=args, approval=entry.approval, limits=entry.limits, approval_origin=origin)
+    return Admission(
+        origin,
+        args=args,
+        approval=entry.approval,
+        limits=entry.limits,
+        approval_origin=origin,
+        asked_by=asked_words(entry.asked_by),
+    )

@@ -73,7 +73,8 @@ _TAKE_BACK = "UPDATE answers SET signature = x'' WHERE request = ?"
 _AGREE = "INSERT OR REPLACE INTO answers (request, signer, narrow, signature, time) VALUES (?, ?, ?, ?, ?)"
 _UNANSWERED = """expires <= ? AND used = 0 AND denied = ''
 AND NOT EXISTS (SELECT 1 FROM answers WHERE request = requests.id)"""
-_DROP = f"UPDATE requests SET arguments = '' WHERE arguments != '' AND {_UNANSWERED}"  # noqa: S608
+# What a request quotes of results goes together with its arguments.
+_DROP = f"UPDATE requests SET arguments = '', body = json_remove(body, '$.unmet') WHERE arguments != '' AND {_UNANSWERED}"  # noqa: S608
 _FORGET_MORE = f"""DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests
 WHERE agent = ? AND session = ? AND {_UNANSWERED} ORDER BY rowid DESC LIMIT -1 OFFSET {MOST_EXPIRED})"""  # noqa: S608
 _FORGET_ANSWERS = "DELETE FROM answers WHERE request IN (SELECT id FROM requests WHERE expires <= ?)"
@@ -347,6 +348,8 @@ def request_of(question: Question, now: int) -> ApprovalRequest:
         acts=question.acts,
         why=question.why,
         deletes=question.deletes,
+        flow=approval.flow,
+        unmet=question.unmet,
     )
 
 

@@ -42,7 +42,7 @@ from licet.backends.ledger.state import (
 )
 from licet.backends.secrets import SigningKey, check_signature, key_if_readable
 from licet.core.late_pattern import late_pattern
-from licet.core.ledger.entry import Checkpoint, Row, time_text
+from licet.core.ledger.entry import Checkpoint, LinkedEntry, Row, Unsound, read_entry, time_text
 from licet.core.ledger.verify import Finding, Outcome, verify
 from licet.guard.ports import LedgerUnavailable
 from licet.own_files import open_regular
@@ -178,6 +178,16 @@ class LedgerReader:
         """The last entry of each session, the newest first."""
         query = f"SELECT {_COLUMNS} FROM entries WHERE number IN (SELECT number FROM chains) ORDER BY number DESC"  # noqa: S608
         return self._rows(query)
+
+    def of_session(self, agent: str, session: str) -> Iterator[Row]:
+        """All entries of a session and of its delegates, whose names begin with the agent's and `>`."""
+        ends = "SELECT agent, sequence, number FROM chains WHERE session = ? AND (agent = ? OR (agent > ? AND agent < ?))"
+        # The entries of one chain, from its end back to its beginning: there is no index of sessions.
+        query = f"""SELECT {_COLUMNS} FROM entries
+            WHERE number <= ? AND agent = ? AND session = ? ORDER BY number DESC LIMIT ?"""  # noqa: S608
+        for known in self._fetched(ends, (session, agent, f"{agent}>", f"{agent}?")):
+            for name, sequence, number in known:
+                yield from self._rows(query, number, name, session, sequence)
 
     def unknown(self) -> tuple[str, ...]:
         """The ids of all calls that began and have no receipt, the newest first."""
@@ -350,6 +360,17 @@ _MOST = 80  # characters of a value in a message
 _PROGRESS_EVERY = 1000  # entries
 
 Progress = Callable[[int], None]
+
+
+def entries_of_session(path: str, agent: str, session: str) -> list[LinkedEntry]:
+    """The entries of a session and of its delegates; none if there is no ledger yet. `LedgerUnavailable` otherwise."""
+    if not os.path.lexists(path):
+        return []
+    try:
+        with LedgerReader(path) as reader:
+            return [read_entry(row.body) for row in reader.of_session(agent, session)]
+    except Unsound as wrong:
+        raise LedgerUnavailable(f"{path} has an entry that cannot be read: {wrong}") from None
 
 
 def verify_ledger(path: Path, key: str, kept: Iterable[Checkpoint] = (), progress: Progress | None = None) -> Outcome:

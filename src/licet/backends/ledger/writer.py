@@ -168,6 +168,24 @@ class SqliteLedger:
                 self._ready.notify()
         await future
 
+    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
+        """The entries of a session and of its delegates."""
+        from licet.backends.ledger.reader import entries_of_session  # only sessions under `flow:` need it
+
+        return await asyncio.to_thread(entries_of_session, self.path, agent, session)
+
+    async def derived(self, purpose: bytes) -> bytes:
+        """A secret for one purpose, from the key of this ledger, which is made if there is none."""
+        return await asyncio.to_thread(self._derived, purpose)
+
+    def _derived(self, purpose: bytes) -> bytes:
+        since, pauses = time.monotonic(), Patience(self.path, math.inf)
+        while (key := self._signer()) is None:
+            if time.monotonic() - since > STORE_SECONDS:
+                raise LedgerUnavailable(str(busy(self.path, time.monotonic() - since)))
+            time.sleep(pauses.next_pause())
+        return key.derived(purpose)
+
     def close(self) -> None:
         """Write what is waiting, sign a checkpoint, and close the file; the next entry opens it again."""
         thread = self._thread if self._process == os.getpid() else None

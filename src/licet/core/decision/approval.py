@@ -23,7 +23,7 @@ from licet.core.values import canonical_json, digest, key_bytes, key_text
 FORMAT = 1
 UNSIGNED = "command"  # recorded as the approver of an answer without a signature
 
-_LATER = frozenset({"acts", "why", "deletes", "machine"})  # fields that requests of earlier versions do not have
+_LATER = frozenset({"acts", "why", "deletes", "machine", "flow", "unmet"})  # fields that requests of earlier versions do not have
 
 # Any call of the tool in a session, this one call, one use inside this call; or deletes under a policy until a day.
 Scope = Literal["session", "call", "use", "standing"]
@@ -52,12 +52,14 @@ class ApprovalRequest(Struct, frozen=True):
     why: str = ""  # the rules that require the approval, in words
     deletes: tuple[str, ...] = ()  # rules: these deletes and renames do not ask again
     machine: str = ""  # of a standing approval: a digest of the machine that it was given on
+    flow: str = ""  # the rules of flow that the call does not meet; an approval covers no others
+    unmet: tuple[str, ...] = ()  # the same for the person: each value, its origins and where it stands
 
     @property
     def subject(self) -> str:
         """A digest of what is asked about. Calls with the same subject may share an answer, except for `acts`."""
         fields = self._fields()
-        for name in ("id", "nonce", "asked", "expires", "acts", "why"):
+        for name in ("id", "nonce", "asked", "expires", "acts", "why", "unmet"):
             fields.pop(name, None)
         if self.scope == "session":
             del fields["arguments"]
@@ -114,7 +116,7 @@ def request_from(data: Mapping[str, Any]) -> ApprovalRequest:
     names = set(ApprovalRequest.__struct_fields__)
     if not names - _LATER <= data.keys() <= names:
         raise ValueError("a request with other fields")
-    lists = {name: tuple(data.get(name, ())) for name in ("stakes", "acts", "deletes")}
+    lists = {name: tuple(data.get(name, ())) for name in ("stakes", "acts", "deletes", "unmet")}
     return ApprovalRequest(**{**data, **lists})
 
 
@@ -192,6 +194,8 @@ def approval_lines(
         yield _line("deletes", f"{rule}, and renames there, without asking again")
     if request.why:
         yield _line("because", request.why)
+    for text in request.unmet:
+        yield _line("chosen by", text)
     if not standing:
         yield _line("class", request.effect)
         yield _line("tool", request.tool)

@@ -1,6 +1,6 @@
 """The decision about one call: allow, deny or ask.
 
-The order of the checks is fixed: the tool itself, its uses, budgets, approvals. An error in a check is a denial.
+The order of the checks is fixed: the tool itself, its uses, budgets, flow, approvals. An error in a check is a denial.
 
 How the writes and deletes of a tool are approved: when a person is asked, where that is written, what changes it.
 
@@ -29,6 +29,7 @@ from licet.core.decision.request import (
     overspent_bundle,
     spent_of,
 )
+from licet.core.policy.keys import FLOW
 from licet.core.policy.layer import delete_asks, distinct
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import WRITE_APPROVALS, WriteApproval
@@ -150,6 +151,8 @@ def decide(request: Request, manifest: Manifest, usage: Usage = UNUSED) -> Decis
         over = _overspent(request, manifest, reach, usage)
         if over is not None:
             return over
+        if (unmet := _unmet(usage)) and FLOW.of(manifest).otherwise == "deny":
+            return Deny(request, unmet)
         asked = _asked(request, manifest, reach, usage)
         return Allow(request, reach) if asked is None else asked
     except Exception as error:  # fail closed: an error must never allow a call
@@ -188,9 +191,16 @@ def _bundle_overspent(request: Request, reach: Reach, usage: Usage, cost: Decima
     return Deny(request, (Ground("BUDGET_EXCEEDED", text, origin, f"raise `{path}` in {origin.file}"),))
 
 
+def _unmet(usage: Usage) -> tuple[Ground, ...]:
+    """The rules of flow that the call does not meet; empty if it meets all, or they are only watched."""
+    if usage.flow is None or not usage.flow.stops:
+        return ()
+    return tuple(Ground(one.reason, one.text, one.place, one.fix) for one in usage.flow.unmet)
+
+
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
     """Ask for the first missing approval, and list the others; None if none is missing."""
-    if request.asked:
+    if request.asked or _unmet(usage):
         found = [*_arguments_ask(request, manifest, reach, usage)]
     else:
         found = [*_call_asks(request, manifest, reach, reach.approval, usage)] if reach.approval else []
@@ -207,13 +217,19 @@ def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> 
 
 
 def _arguments_ask(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Iterator[_Asking]:
-    """Ask about a call for the values of its arguments, even if nothing else about it asks.
+    """Ask about a call for the values of its arguments and their origins, even if nothing else about it asks.
 
-    Only an approval of exactly these arguments counts, and it settles what else the call would ask.
+    Only an approval of exactly these arguments counts, and it settles what else the call would ask. If rules of flow
+    are not met, it must have been given to just these: an approval from before the session read them does not count.
     """
-    exact = Approval(manifest.digest, request.tool, request.session, request.arguments, deletes=reach.asks_deletes)
+    unmet = _unmet(usage)
+    flow = usage.flow.subject if unmet and usage.flow is not None else ""
+    digest, name = manifest.digest, request.tool
+    exact = Approval(digest, name, request.session, request.arguments, deletes=reach.asks_deletes, flow=flow)
     if exact in usage.approved and request.arguments:
         return
+    for unmet_ground in unmet:
+        yield exact, unmet_ground, None
     for argument in request.asked:
         yield exact, asked_ground(reach, argument), None
     for _, ground, _ in _call_asks(request, manifest, reach, reach.approval, usage) if reach.approval else ():

@@ -20,7 +20,7 @@ from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import is_address, visible
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.reach import Reach, not_admitted_grounds
-from licet.core.decision.request import REASON_OF_DOMAIN, Approval, Ground, Reason, Request
+from licet.core.decision.request import FLOW_REASONS, REASON_OF_DOMAIN, Approval, Ground, Reason, Request
 from licet.core.policy.addresses import PUBLIC, Address, address_kind, in_list, refused_addresses
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Bundle, private_lists
@@ -117,6 +117,12 @@ class Ask(Struct, frozen=True):
     also: tuple[Approval, ...] = ()  # further approvals that this call is known to need
     verdict = "ask"
 
+    @property
+    def reason(self) -> Reason:
+        """The code: the first rule of flow that is not met, or that a person must approve the call."""
+        first = self.rules[0].reason if self.rules else "APPROVAL_REQUIRED"
+        return first if first in FLOW_REASONS else "APPROVAL_REQUIRED"
+
     def __bool__(self) -> NoReturn:
         raise TypeError(_NO_TRUTH)
 
@@ -164,7 +170,7 @@ def events(decision: Decision) -> tuple[CapabilityGranted | CapabilityDenied, ..
         return granted or (CapabilityGranted(f"tool:call:{request.tool}", request.tool, "", ""),)
     lacking = stopped.lacking if isinstance(stopped, Deny) else ""
     asked = str(stopped.use) if stopped.use else lacking or f"tool:call:{request.tool}"
-    reason = stopped.reason if isinstance(stopped, Deny) else "APPROVAL_REQUIRED"
+    reason = stopped.reason
     return (*granted, CapabilityDenied(asked, request.tool, reason, "; ".join(map(str, stopped.rules))))
 
 

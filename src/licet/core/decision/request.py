@@ -12,6 +12,7 @@ from typing import Literal
 from msgspec import Struct
 
 from licet.core.algebra.rules import Use
+from licet.core.flow.judgement import Judgement
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.terms import Budget, Bundle
 from licet.core.values import Origin, money_text
@@ -28,6 +29,10 @@ Reason = Literal[
     "SANDBOX_NOT_DECLARED",
     "NATIVE_NOT_ALLOWED",
     "DECISION_FAILED",
+    # flow
+    "FLOW_ORIGIN",
+    "FLOW_SECRET",
+    "FLOW_NOT_ASKED_FOR",
     # ask, reserve, record, bind
     "APPROVAL_REQUIRED",
     "APPROVAL_DENIED",
@@ -72,6 +77,8 @@ Reason = Literal[
     "INTERRUPTED",
 ]
 
+FLOW_REASONS: frozenset[Reason] = frozenset({"FLOW_ORIGIN", "FLOW_SECRET", "FLOW_NOT_ASKED_FOR"})
+
 REASON_OF_DOMAIN: dict[str, Reason] = {
     "network": "HOST_NOT_ALLOWED",
     "fs": "PATH_NOT_REACHABLE",
@@ -93,6 +100,7 @@ class Approval(Struct, frozen=True):
     arguments: str = ""  # the digest of the arguments, if only calls with exactly these were approved
     use: str = ""  # if only this one use was approved
     deletes: bool = False  # if all deletes of files that the tool holds are approved with it
+    flow: str = ""  # the rules of flow that are not met, and that the person was shown: `Judgement.subject`
 
 
 class Request(Struct, frozen=True):
@@ -138,6 +146,7 @@ class Usage(Struct, frozen=True):
     calls_today: int = 0  # by the agent, in all sessions
     approved: frozenset[Approval] = frozenset()
     bundles: Mapping[str, "Usage"] = {}  # name of a bundle -> what its tools have spent together
+    flow: Judgement | None = None  # None: no rule of flow holds for the call
 
 
 UNUSED = Usage()

@@ -197,6 +197,61 @@ class AgentFact(Fact, frozen=True, kw_only=True):
     end: Literal["seen", "reported", "unknown"] | UnsetType = UNSET
 
 
+class FoundFact(Fact, frozen=True, kw_only=True):
+    """One origin of a value of an argument: where it stood."""
+
+    origin: str
+    receipt: str | UnsetType = UNSET  # of the result
+    tool: str | UnsetType = UNSET
+    pointer: str | UnsetType = UNSET
+    label: str | UnsetType = UNSET
+
+
+class UnmetFact(Fact, frozen=True, kw_only=True):
+    """A rule of flow that a call did not meet. The value is a digest with a key of the ledger: short values are guessed."""
+
+    reason: str
+    argument: str | UnsetType = UNSET  # absent if it is about the call
+    pointer: str | UnsetType = UNSET
+    value_digest: str | UnsetType = UNSET
+    origins: tuple[FoundFact, ...] = ()
+    allowed: Texts = ()
+    rule: str | UnsetType = UNSET  # where it is written
+
+
+class MetFact(Fact, frozen=True, kw_only=True):
+    """An argument with a rule of flow that it met."""
+
+    argument: str
+    pointer: str | UnsetType = UNSET
+    origins: tuple[FoundFact, ...] = ()
+
+
+class SecretFact(Fact, frozen=True, kw_only=True):
+    """A secret source that the call read, with those who may read it. A reopened session is restored from it."""
+
+    tool: str | UnsetType = UNSET
+    fields: Texts | UnsetType = UNSET
+    use: str | UnsetType = UNSET
+    readers: Texts = ()
+
+
+class FlowFact(Fact, frozen=True, kw_only=True):
+    """What flow decided about a call, and what its result brought into the session. It has no text of a result."""
+
+    tainted_by: Texts = ()  # before the call: receipts, or reasons
+    unmet: tuple[UnmetFact, ...] | UnsetType = UNSET
+    met: tuple[MetFact, ...] | UnsetType = UNSET
+    watched: bool | UnsetType = UNSET  # true if what was not met stopped nothing
+    request: str | UnsetType = UNSET  # of the approval that was asked for
+    reopened: bool | UnsetType = UNSET  # true if values that the session read before it was opened again are unknown
+    labels: dict[str, Count] | UnsetType = UNSET  # how many leaves of the result have each label; only labelled ones
+    untrusted: Texts | UnsetType = UNSET  # pointers of the first untrusted leaves
+    taints: bool | UnsetType = UNSET  # true if the result has untrusted text
+    secrets: tuple[SecretFact, ...] | UnsetType = UNSET
+    private: bool | UnsetType = UNSET  # true if it read something private in a workspace without labels
+
+
 class Entry(Fact, frozen=True):
     """The facts of one call: before it runs, while it runs, or after it. Or a standing approval."""
 
@@ -231,6 +286,7 @@ class Entry(Fact, frozen=True):
     duration_ms: str | None = None
     standing: StandingFact | UnsetType = UNSET  # only of a standing approval, and of its withdrawal
     coding_agent: AgentFact | UnsetType = UNSET  # only of a call that a hook of a coding agent reported
+    flow: FlowFact | UnsetType = UNSET  # only of a call under a policy with `flow:`
 
 
 class LinkedEntry(Entry, frozen=True, kw_only=True):

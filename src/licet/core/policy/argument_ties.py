@@ -16,7 +16,7 @@ from licet.core.limits import MOST_SCHEMA_NODES
 
 FREE = "free"  # `args: {query: free}`: this argument names no file and no URL, so it is not tied
 ASK = "ask"  # the keyword of a rule that makes some values ask a person; only at the argument itself
-ASK = "ask"  # the keyword of a rule that makes some values ask a person; only at the argument itself
+FLOW_WORDS = ("flow", "from", "of", "always")  # about where a value must come from; only at the argument itself
 # Values of `scope` in the rules that are made here. A text that may be either must be held in both readings: only the
 # code knows which one it takes.
 PATH, URL, EITHER = "path", "url", "path or url"
@@ -63,9 +63,15 @@ class Ties(Struct, frozen=True):
     untied: tuple[str, ...] = ()  # places of text that are not tied, and that nobody has declared free
 
 
-def without_ask(rule: Any) -> Any:
-    """A rule on an argument without its `ask`: what every call has to keep."""
-    return {key: value for key, value in rule.items() if key != ASK} if isinstance(rule, Mapping) else rule
+def without_own_words(rule: Any) -> Any:
+    """A rule on an argument without its `ask` and what it says about flow: the values that a call may have at all."""
+    own = (ASK, *FLOW_WORDS)
+    return {key: value for key, value in rule.items() if key not in own} if isinstance(rule, Mapping) else rule
+
+
+def is_about_flow(rule: Any) -> bool:
+    """Whether a rule on an argument says nothing about its values, only where they must come from."""
+    return isinstance(rule, Mapping) and bool(rule) and rule.keys() <= {*FLOW_WORDS}
 
 
 def asking(args: Mapping[str, Any]) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class Flow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The key `flow:` of a policy."""
 
     preset: Preset = "off"
+    also: tuple[Preset, ...] = ()  # of another policy: `rule_of_two` asks where `guarded` does not, so both hold
     otherwise: Otherwise = "ask"
     own: tuple[str, ...] = ()  # domains, each with all below it
     results: Mapping[str, tuple[ResultLabels, ...]] = {}  # by tool: the first that fits; without one, untrusted
@@ -75,6 +76,11 @@ class Flow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __bool__(self) -> bool:
         return self.preset != "off"
+
+    @property
+    def presets(self) -> tuple[Preset, ...]:
+        """All presets that hold: of one policy, or of several together."""
+        return (self.preset, *self.also)
 
 
 NO_FLOW = Flow()

@@ -19,6 +19,8 @@ from msgspec.structs import asdict, replace
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.addresses import common_ranges
 from licet.core.policy.connector import Connectors, Definition
+from licet.core.policy.flow import NO_FLOW, Flow
+from licet.core.policy.flow_terms import flow_document, flow_of, flow_only, flow_steps, met_flow, narrowed_flow
 from licet.core.policy.inspection import (
     StandIn,
     met_inspect,
@@ -384,8 +386,18 @@ STAND_INS: Key[tuple[StandIn, ...]] = valued(
     written=stand_ins_document,
     listed=stand_ins_only,
 )
+FLOW: Key[Flow] = valued(
+    "flow",
+    absent=NO_FLOW,
+    met=met_flow,
+    read=flow_of,
+    written=flow_document,
+    under=lambda manifest, above: narrowed_flow(FLOW.of(manifest), above.flow),
+    ordered=flow_steps,
+    listed=flow_only,
+)
 # The keys whose values are in `Manifest.values`, made by `valued`.
-VALUED: tuple[Key[Any], ...] = (INSPECT, STAND_INS)
+VALUED: tuple[Key[Any], ...] = (INSPECT, STAND_INS, FLOW)
 # In the order in which a surface and a comparison have them.
 KEYS: tuple[Key[Any], ...] = (
     *(MAX_EFFECT, NATIVE, PRIVATE, CONNECTORS, DEFINITIONS, APPROVALS, BUDGET, BUNDLES, LIMITS, SANDBOX, RECORD),

@@ -42,6 +42,7 @@ LayerKind = Literal[
     "connectors",
     "protected paths",
     "delegation",
+    "readers",
 ]
 Item = TypeVar("Item")
 

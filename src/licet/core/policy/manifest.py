@@ -25,6 +25,7 @@ from licet.core.algebra.rules import Capability, InvalidUse, Use
 from licet.core.algebra.scope import directory_key
 from licet.core.algebra.set import CapabilitySet
 from licet.core.late_pattern import late_pattern
+from licet.core.policy.flow_terms import asked_words, expanded_flow, flow_paths, in_flow_order
 from licet.core.policy.inspection import (
     StandIn,
     expanded,
@@ -34,7 +35,7 @@ from licet.core.policy.inspection import (
     stand_ins,
     stand_ins_document,
 )
-from licet.core.policy.keys import INSPECT, STAND_INS, keys_digest, keys_under, met_keys
+from licet.core.policy.keys import FLOW, INSPECT, STAND_INS, keys_digest, keys_under, met_keys
 from licet.core.policy.layer import Layer, Rule, distinct, named_tcp
 from licet.core.policy.manifest_fields import ManifestFields, Organisation
 from licet.core.policy.terms import BUDGET_KEYS, Admission, stated_keys
@@ -222,6 +223,7 @@ def _admission(admission: Admission, layers: dict[Layer, dict[str, Any]]) -> dic
         "max_calls": admission.max_calls,
         **stated_keys(max_cost_usd=admission.max_cost_usd),
         "limits": admission.limits,
+        **stated_keys(asked_by=admission.asked_by or None),
     }
 
 
@@ -261,6 +263,9 @@ def server_document(server: Mapping[str, Any]) -> dict[str, Any]:
     for tool in data["tools"].values():
         tool.update(stated_keys(needs=list(map(str, CapabilitySet(tool["needs"]))) if "needs" in tool else None))
         tool.update(stated_keys(optional=list(map(str, CapabilitySet(tool.pop("optional", ())))) or None))
+        tool.update(stated_keys(asked_by=list(asked_words(tool.pop("asked_by", None))) or None))
+        if "args" in tool:
+            tool["args"] = {name: in_flow_order(rule) for name, rule in tool["args"].items()}
     return data
 
 
@@ -328,7 +333,8 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         layers = tuple(layer.expand(workdir, home) for layer in self.layers)
         places = {"${workdir}": directory_key(workdir), "~": directory_key(home) if home else ""}
         roots = {**self.roots, **{root: place for root, place in places.items() if root in self._roots_used()}}
-        files = self._with_files(workdir, home) if any(map(_has_file, self._placed)) else {}
+        named = any(map(_has_file, self._placed)) or FLOW.name in self.values
+        files = self._with_files(workdir, home) if named else {}
         return replace(self, layers=layers, tools=tools, roots=roots, loaded=self.loaded or self, **files)
 
     @property
@@ -337,7 +343,7 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         return (*STAND_INS.of(self), *(one for bundle in self.bundles.values() for one in bundle.stand_ins or ()))
 
     def _with_files(self, workdir: str, home: str) -> dict[str, Any]:
-        """The fields with stand-ins, whose files are then below real directories."""
+        """The fields with stand-ins and with what `flow:` names, which are then below real directories."""
         bundles = {
             name: bundle
             if bundle.stand_ins is None
@@ -346,13 +352,16 @@ class Manifest(ManifestFields, frozen=True, kw_only=True, dict=True):
         }
         placed = expanded(STAND_INS.of(self), workdir, home)
         values = {**self.values, **({STAND_INS.name: placed} if placed else {})}
+        if FLOW.name in values:
+            values[FLOW.name] = expanded_flow(FLOW.of(self), workdir, home)
         return {"bundles": bundles, "values": values}
 
     def _roots_used(self) -> set[str]:
         rules = [rule.capability for layer in self.layers for rule in (*layer.allows, *layer.denies)]
         rules += [need for spec in self.tools.values() for need in spec.touches.allow]
         rules += [Capability(rule) for server in self.servers.values() for rule in server.get("grants", ())]
-        files = {one.file.partition("/")[0] for one in self._placed if one.file}
+        named = (*(one.file for one in self._placed if one.file), *flow_paths(FLOW.of(self)))
+        files = {path.partition("/")[0] for path in named}
         return files | {rule.key.partition("/")[0] for rule in rules if rule.domain in PATH_DOMAINS}
 
     def meet(self, other: "Manifest") -> "Manifest":

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.connector import ConnectorRule, Connectors, Definition
+from licet.core.policy.flow_terms import flow_document, flow_of
 from licet.core.policy.layer import CLASSES, EffectClass, Layer, Rule, meet_layers
 from licet.core.policy.lock import Lock
 from licet.core.policy.terms import (
@@ -47,6 +48,7 @@ class Organisation(Struct, frozen=True, kw_only=True):
     approvals: Mapping[str, Any] = {}  # only the keys that it states
     budget: Budget = Budget()  # of each agent
     inspect: tuple[str, ...] = ()  # connections of programs that are looked into, besides those of the project
+    flow: Mapping[str, Any] = {}  # only the keys that it states, as plain data
     places: Mapping[str, Origin] = {}  # where its keys are written, also those of its budget and approvals
 
     @property
@@ -72,6 +74,8 @@ class Organisation(Struct, frozen=True, kw_only=True):
                 "approvals": approvals,
                 "budget": {key: getattr(self.budget, key) for key in BUDGET_KEYS},
                 **({"inspect": self.inspect} if self.inspect else {}),
+                # With the keys that it states: an empty `own` narrows, and one that is left out does not.
+                **({"flow": dict.fromkeys(self.flow) | flow_document(flow_of(self.flow))} if self.flow else {}),
             }
         )
         return digest(document)

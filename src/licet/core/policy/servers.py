@@ -47,6 +47,7 @@ class ServerToolEntry(Struct, frozen=True, forbid_unknown_fields=True):
     approval: WriteApproval | None = None
     limits: Mapping[str, int] = {}
     cost_usd: str | None = None
+    asked_by: tuple[str, ...] | Mapping[str, tuple[str, ...]] = ()
     hidden: Literal["keep", "show"] = "keep"  # hidden characters in results: passed on, or written visibly
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from licet.core.policy.addresses import PrivateList, beyond, common_ranges
-from licet.core.policy.argument_ties import FREE, asking, without_ask
+from licet.core.policy.argument_ties import FREE, asking, is_about_flow, without_own_words
 from licet.core.policy.connector import ConnectorRule, Connectors
 from licet.core.policy.inspection import (
     Inspection,
@@ -49,11 +49,16 @@ class Admission(Struct, frozen=True):
     limits: Mapping[str, int] = field(default_factory=dict)
     approval_origin: Origin | None = None  # where `approval` is stated or should be
     approval_key: str = "capabilities.approvals.write"  # the key there
+    asked_by: tuple[str, ...] = ()  # the task must have a word that begins with one of these; without any, it need not
 
     @property
     def argument_rules(self) -> Mapping[str, Any]:
-        """The rules on arguments, without those that only declare an argument free, and without their `ask`."""
-        return {name: without_ask(rule) for name, rule in self.args.items() if rule != FREE}
+        """The rules on the values of arguments: without `ask`, flow, and those that only declare an argument free."""
+        return {
+            name: without_own_words(rule)
+            for name, rule in self.args.items()
+            if rule != FREE and not is_about_flow(rule)
+        }
 
     @property
     def asking(self) -> Mapping[str, Any]:

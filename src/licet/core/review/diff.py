@@ -20,6 +20,7 @@ from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.policy import keys
 from licet.core.policy.argument_ties import FREE
 from licet.core.policy.connector import Connectors
+from licet.core.policy.flow_terms import argument_flow, asked_no_less, asks_no_less, flow_shifts
 from licet.core.policy.inspection import connections, hosts_of, places_of
 from licet.core.policy.keys import limit_step
 from licet.core.policy.layer import CLASSES, LEVELS, WRITES, Layer, meet_layers
@@ -241,6 +242,22 @@ def _callable_tool_changes(was: ToolSurface, now: ToolSurface, old: _Version, ne
             words = " and ".join(rules or ()), " and ".join(kept or ())
             stated = _stated(now.name, old, new, lambda admission, key=key: key in admission.args)  # type: ignore[misc]
             yield from stated.value_changed(side, "arguments", f"rules on `{key}`", *words)
+    yield from _flow_rule_changes(was, now, old, new)
+
+
+def _flow_rule_changes(was: ToolSurface, now: ToolSurface, old: _Version, new: _Version) -> SidedChanges:
+    """Compare where the arguments of a tool must come from, and the words that a task must have."""
+    for name, rules, kept in keyed(was.flow, now.flow):
+        if rules != kept:
+            side: Side = "shrunk" if asks_no_less(kept or (), rules or ()) else "grown"
+            words = was.flow_texts.get(name, ""), now.flow_texts.get(name, "")
+            stated = _stated(now.name, old, new, lambda one, name=name: argument_flow(one.args.get(name)))  # type: ignore[misc]
+            yield from stated.value_changed(side, "flow", f"where `{name}` comes from", *words)
+    if was.asked_by != now.asked_by:
+        side = "shrunk" if asked_no_less(now.asked_by, was.asked_by) else "grown"
+        texts = (" and ".join(" or ".join(words) for words in each.asked_by) for each in (was, now))
+        stated = _stated(now.name, old, new, lambda one: one.asked_by)
+        yield from stated.value_changed(side, "flow", "asked for by", *texts)
 
 
 def _definition_changes(places: ChangePlaces, was: ToolSurface, now: ToolSurface) -> SidedChanges:
@@ -309,6 +326,8 @@ def _list_changes(old: _Version, new: _Version) -> SidedChanges:
                 yield from _places_of(old, new, key.name).only_on(side, key.kind, text, item)
         yield from _deny_changes(side, mine, other)
         yield from _inspect_changes(side, mine, other)
+    for what, *labels in flow_shifts(old.surface.of(keys.FLOW), new.surface.of(keys.FLOW)):
+        yield from _places_of(old, new, "flow").value_changed("changed", "flow", f"label of `{what}`", *labels)
     yield from _signing_changes(old, new)
     connectors = _places_of(old, new, "connectors")
     yield from version_changes(old.surface.connectors, new.surface.connectors, connectors)

@@ -32,7 +32,9 @@ from licet.core.decision.request import Ground, Request
 from licet.core.decision.validate import Most, Undeclared, too_many_pairs
 from licet.core.limits import MOST_TOOLS_ON_A_LINE
 from licet.core.policy import keys
-from licet.core.policy.argument_ties import ASK, Ties, without_ask
+from licet.core.policy.argument_ties import ASK, Ties, is_about_flow, without_own_words
+from licet.core.policy.flow import ArgumentFlow
+from licet.core.policy.flow_terms import argument_flow, argument_flow_text
 from licet.core.policy.layer import ELEVATED, EffectClass, Layer, Level, Rule, meet_written_layers
 from licet.core.policy.manifest import COMMAND_NEEDS, COMMANDS, Manifest, server_document, with_commands
 from licet.core.policy.servers import server_of
@@ -81,6 +83,8 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     max_cost_usd: Decimal | None  # per session, like `max_calls`
     limits: tuple[tuple[str, int], ...]
     args: tuple[tuple[str, tuple[str, ...]], ...]  # argument -> its rules, as canonical JSON
+    flow: tuple[tuple[str, tuple[ArgumentFlow, ...]], ...] = ()  # argument -> where its value must come from
+    asked_by: tuple[tuple[str, ...], ...] = ()  # of each list, the task must have a word that begins so
     ties: Ties | None = None  # of its arguments, if its code has no handles
     untied: Ground | None = None  # text in its arguments that is not tied, and what to write
     entries: tuple[ReachEntry, ...]
@@ -107,6 +111,11 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     def asks_about(self) -> tuple[str, ...]:
         """The arguments with values that make a call ask."""
         return tuple(name for name, rules in self.args if any(rule.startswith(f'{{"{ASK}":') for rule in rules))
+
+    @property
+    def flow_texts(self) -> dict[str, str]:
+        """By argument: where its value must come from, for people to read."""
+        return {name: " and ".join(map(argument_flow_text, rules)) for name, rules in self.flow}
 
     def of_server(self, server: str) -> bool:
         """Whether the tool belongs to this MCP server."""
@@ -144,6 +153,8 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
             "max_cost_usd": _money(self.max_cost_usd),
             "limits": dict(self.limits),
             "args": {name: [json.loads(rule) for rule in rules] for name, rules in self.args},
+            **({"flow": self.flow_texts} if self.flow else {}),
+            **({"asked_by": list(map(list, self.asked_by))} if self.asked_by else {}),
             **({"tied": list(self.ties.tied), "untied": list(self.ties.untied)} if self.ties is not None else {}),
             "reach": _reach_document(self.entries),
             **({"optional": list(self.optional)} if self.optional else {}),
@@ -424,6 +435,8 @@ class _Tools:
             max_cost_usd=reach.max_cost_usd if reach else None,
             limits=_limits(manifest, admissions),
             args=_args((spec.args if spec else {}, *(admission.args for admission in admissions))),
+            flow=_flow_rules(admissions),
+            asked_by=tuple(sorted({admission.asked_by for admission in admissions if admission.asked_by})),
             ties=ties,
             untied=untied_ground(reach, ties) if isinstance(reach, Reach) and ties is not None else None,
             entries=self._reached(name, self._entries_of(grant, reach.layers)) if reach else (),
@@ -525,16 +538,26 @@ def _args(stated: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ..
     rules: dict[str, set[str]] = {}
     for args in stated:
         for name, rule in args.items():
-            rules.setdefault(name, set()).update(canonical_json(one).decode() for one in _each(rule))
+            if not is_about_flow(rule):
+                rules.setdefault(name, set()).update(canonical_json(one).decode() for one in _each(rule))
     return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
+
+
+def _flow_rules(admissions: Iterable[Admission]) -> tuple[tuple[str, tuple[ArgumentFlow, ...]], ...]:
+    """By argument: the rules of all policies on where its value must come from."""
+    stated: dict[str, set[ArgumentFlow]] = {}
+    for name, rule in (pair for admission in admissions for pair in admission.args.items()):
+        if (one := argument_flow(rule)) is not None:
+            stated.setdefault(name, set()).add(one)
+    return tuple((name, tuple(sorted(stated[name], key=argument_flow_text))) for name in sorted(stated))
 
 
 def _each(rule: Any) -> Iterator[Any]:
     """A rule on an argument as several that mean the same: more of them always allow less without being asked."""
     if not isinstance(rule, Mapping) or ASK not in rule:
-        yield rule
+        yield without_own_words(rule)
         return
-    if kept := without_ask(rule):
+    if kept := without_own_words(rule):
         yield kept
     asked = rule[ASK]
     several = asked["anyOf"] if isinstance(asked, Mapping) and asked.keys() == {"anyOf"} else [asked]

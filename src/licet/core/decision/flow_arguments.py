@@ -1,0 +1,229 @@
+"""Who chose the values of a call? Judges each argument with a role, or with origins of its own, by what is known.
+
+A value whose origin is not allowed is unmet: a person is asked about exactly this call, or it is refused.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from licet.core.decision.reach import Reach
+from licet.core.flow.indexed import Sought, sought
+from licet.core.flow.judgement import Found, Met, Unmet, value_name
+from licet.core.flow.known import Known
+from licet.core.flow.labels import scalars, text_of
+from licet.core.flow.text import normal
+from licet.core.flow.values import Address, addresses_in, is_own, path_parts
+from licet.core.limits import LONGEST_JUDGED, SHORT_VALUE
+from licet.core.policy.flow import BY_ANCHOR, OF_ROLE, ORIGINS, ArgumentFlow, Flow, FlowOrigin, Role, ToolFlow
+from licet.core.values import Origin
+
+CARRIES: tuple[Role, ...] = ("content", "to", "link")  # the roles of arguments that could carry a secret out
+_KEY = "/#keys"
+# Whoever takes the one takes the other: a value does not become less acceptable because its label is raised.
+_STRONGER: Mapping[FlowOrigin, tuple[FlowOrigin, ...]] = {
+    "seen": ("identity",),
+    "asked": ("named",),
+    "identity": ("trusted",),
+}
+
+
+class Asking(Struct, frozen=True):
+    """One call that is judged."""
+
+    reach: Reach
+    flow: Flow
+    rules: ToolFlow
+    arguments: Mapping[str, object]
+    known: Known
+
+    def place_of(self, argument: str) -> Origin | None:
+        """Where the rule on an argument is written."""
+        return next((one.origin for one in self.reach.admissions if argument in one.args), None)
+
+
+def judged_arguments(asking: Asking) -> Iterator[Unmet | Met]:
+    """Judge every value of every argument that has a rule, in the order of the rules."""
+    known_keys = _names_in(asking.reach.spec.schema)
+    tainted = asking.known.tainted
+    for argument, rules in asking.rules.arguments.items():
+        value = asking.arguments.get(argument)
+        if value is None:
+            continue
+        if any(rule.role in CARRIES for rule in rules):
+            yield from _secrets_carried(asking, argument, value)
+        for rule in rules:
+            if (tainted or rule.always) and (rule.role is not None or rule.origins is not None):
+                yield from _judged(asking, argument, value, rule, known_keys)
+
+
+def _judged(
+    asking: Asking, argument: str, value: object, rule: ArgumentFlow, known_keys: frozenset[str]
+) -> Iterator[Unmet | Met]:
+    if rule.role == "content" and rule.origins is None:
+        for pointer, one in scalars(value):
+            if not isinstance(one, bool):
+                yield from _content(asking, argument, pointer, text_of(one))
+        return
+    allowed = allowed_origins(asking, argument, rule)
+    for pointer, one in scalars(value):
+        if pointer.endswith(_KEY) and one in known_keys:  # a name of the schema, which nobody chose
+            continue
+        found, is_met = _origins(asking, one, rule, allowed)
+        if is_met:
+            yield Met(argument, pointer, found)
+        else:
+            yield unmet_origin(asking, argument, pointer, text_of(one), found, allowed)
+
+
+def allowed_origins(asking: Asking, argument: str, rule: ArgumentFlow) -> tuple[FlowOrigin, ...]:
+    """The origins that a rule takes for an argument of this call."""
+    if rule.origins is not None:
+        taken = rule.origins
+    else:
+        taken = of_role(asking.flow, rule.role)
+        if rule.role is not None and rule.role in BY_ANCHOR and _is_anchored(asking, argument, rule.role):
+            taken = (*taken, *BY_ANCHOR[rule.role])
+    is_strict = "strict" in asking.flow.presets
+    accepted = {one for one in taken if not (is_strict and one == "identity")}
+    for origin in reversed(ORIGINS):  # from the weakest on
+        if origin in accepted:
+            accepted.update(_STRONGER.get(origin, ()))
+    return tuple(one for one in ORIGINS if one in accepted)
+
+
+def of_role(flow: Flow, role: Role | None) -> tuple[FlowOrigin, ...]:
+    """The origins that a role takes; none for a role that is not known."""
+    return () if role is None else flow.roles.get(role, OF_ROLE.get(role, ()))
+
+
+def _is_anchored(asking: Asking, argument: str, role: Role) -> bool:
+    """Whether another argument of the call stands whole in the task, so that the user has asked for this much of it."""
+    for name, value in asking.arguments.items():
+        if name == argument or value is None or isinstance(value, bool):
+            continue
+        is_to = any(rule.role == "to" for rule in asking.rules.arguments.get(name, ()))
+        if role == "to" and not is_to:
+            continue
+        found = [sought(one, "to" if is_to else None) for _, one in scalars(value)]
+        if not found or not all(asking.known.stands_in_task(one) for one in found):
+            continue
+        names = (one is not None and len(one.text) >= SHORT_VALUE and not one.is_number for one in found)
+        if role != "to" or all(names):
+            return True
+    return False
+
+
+def _origins(
+    asking: Asking, value: object, rule: ArgumentFlow, allowed: tuple[FlowOrigin, ...]
+) -> tuple[tuple[Found, ...], bool]:
+    """The origins of a value, and whether one of them is allowed; of a path, also of its folder and its name."""
+    one = sought(value, rule.role)
+    found = asking.known.origins_of(one, rule.of, asking.flow.own)
+    if _is_allowed(found, allowed):
+        return found, True
+    parts = path_parts(one.text) if one is not None and one.url is None else None
+    if parts is None or not all(parts):
+        return found, False
+    pieces = [asking.known.origins_of(sought(part), rule.of, asking.flow.own) for part in parts]
+    if all(_is_allowed(piece, allowed) for piece in pieces):
+        return tuple(dict.fromkeys(each for piece in pieces for each in piece)), True
+    return found, False
+
+
+def _is_allowed(found: tuple[Found, ...], allowed: tuple[FlowOrigin, ...]) -> bool:
+    return any(one.origin in allowed for one in found)
+
+
+def _content(asking: Asking, argument: str, pointer: str, raw: str) -> Iterator[Unmet | Met]:
+    """Judge the addresses in text that is free otherwise. Each must obey `value`, or be one of ours."""
+    allowed = tuple(one for one in ORIGINS if one in of_role(asking.flow, "value"))
+    sent = raw.casefold()
+    for address in addresses_in(normal(raw)):
+        if _is_ours(address, asking.flow.own):
+            continue
+        # What a reader sees may have signs in between that the text which is compared does not have.
+        one = _sought_address(address) if address.text.casefold() in sent else None
+        found = asking.known.origins_of(one, (), asking.flow.own)
+        if _is_allowed(found, allowed):
+            yield Met(argument, pointer, found)
+        else:
+            yield unmet_origin(asking, argument, pointer, address.text, found, allowed, "holds an address that")
+
+
+def _is_ours(address: Address, own: tuple[str, ...]) -> bool:
+    if not own or address.kind == "account":
+        return False
+    return is_own(address.text if address.kind == "mail" else address.host, own)
+
+
+def _sought_address(address: Address) -> Sought | None:
+    if address.kind == "account":
+        return sought(address.text)
+    return sought(address.text, "link" if address.kind == "web" else "to")
+
+
+def _secrets_carried(asking: Asking, argument: str, value: object) -> Iterator[Unmet]:
+    shown = asking.known.is_full_of_secrets
+    if shown:
+        text = f"{argument} cannot be checked: too many secrets were read"
+        yield Unmet("FLOW_SECRET", argument, "", text=text, place=asking.place_of(argument), fix=_APPROVE)
+        return
+    for pointer, one in scalars(value):
+        held = asking.known.secrets_in(text_of(one)) if not isinstance(one, bool) else None
+        if held is not None:
+            yield Unmet(
+                "FLOW_SECRET",
+                argument,
+                pointer,
+                value=text_of(one)[:LONGEST_JUDGED],
+                found=(Found("seen", held.receipt, held.tool, held.pointer, "secret"),),
+                text=f"{value_name(argument, pointer)} holds a secret",
+                place=asking.place_of(argument),
+                fix=_APPROVE,
+            )
+
+
+_APPROVE = "approve this call"
+
+
+def unmet_origin(
+    asking: Asking,
+    argument: str,
+    pointer: str,
+    value: str,
+    found: tuple[Found, ...],
+    allowed: tuple[FlowOrigin, ...],
+    what: str = "",
+) -> Unmet:
+    """An argument whose origin is not allowed, with the record that it stands in."""
+    where = next((one for one in found if one.receipt), None)
+    subject = value_name(argument, pointer)
+    return Unmet(
+        "FLOW_ORIGIN",
+        argument,
+        pointer,
+        value[:LONGEST_JUDGED],
+        asking.known.record_of(where) if where is not None else "",
+        found,
+        allowed,
+        f"{subject} {what or ''}".rstrip() + " does not come from the task or a trusted result",
+        asking.place_of(argument),
+        f"{_APPROVE}, or name the value of `{subject}` in the task" if "task" in allowed else _APPROVE,
+    )
+
+
+def _names_in(schema: Mapping[str, object] | None) -> frozenset[str]:
+    """The names that a schema gives to the parts of its objects, at any depth."""
+    found: set[str] = set()
+    rest: list[object] = [schema]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, Mapping):
+            named = one.get("properties")
+            if isinstance(named, Mapping):
+                found.update(str(name) for name in named)
+            rest.extend(one.values())
+        elif isinstance(one, list | tuple):
+            rest.extend(one)
+    return frozenset(found)

@@ -1,0 +1,193 @@
+"""May this call be made after what the session has read? The judgement of one call, by the key `flow:` of a policy.
+
+Three rules: who chose the arguments, may what was read leave, did the task ask for it. A judgement can only narrow:
+what is unmet is asked about or refused, and nothing that another rule refuses is allowed by it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, get_args
+
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.flow_arguments import Asking, judged_arguments, unmet_origin
+from licet.core.decision.reach import Reach
+from licet.core.flow.indexed import sought
+from licet.core.flow.judgement import Found, Judgement, Met, Unmet
+from licet.core.flow.known import Known, from_task
+from licet.core.flow.labels import scalars, text_of
+from licet.core.flow.text import folded, words
+from licet.core.policy.argument_ties import EITHER, FORMATS, URL, kind_of_name
+from licet.core.policy.flow import ORIGINS, ArgumentFlow, Flow, FlowOrigin, Role, SecretSource, ToolFlow
+from licet.core.policy.layer import WRITES
+
+__all__ = [
+    "Found",
+    "Judgement",
+    "Met",
+    "Unmet",
+    "from_task",
+    "judge",
+    "readers_ceiling",
+    "tool_flow",
+]
+
+# What a session may still do after it has read a secret that nobody may receive: everything but writes and the network.
+_KEEPS = CapabilitySet(
+    (
+        *("fs:read:*", "process:exec:*", "env:read:*", "secret:read:*", "storage:*:tool-private", "storage:*:session"),
+        *("storage:read:personality", "tool:call:*", "connector:use:*"),
+    )
+)
+_NETWORK_READS = CapabilitySet(("network:read:*",))
+_ROLES: tuple[Role, ...] = get_args(Role)
+_KNOWN: tuple[FlowOrigin, ...] = tuple(one for one in ORIGINS if one != "unknown")
+
+
+def tool_flow(reach: Reach) -> ToolFlow:
+    """What all admissions of a tool say about the origins of its arguments, and the words that must ask for it."""
+    found: dict[str, dict[ArgumentFlow, None]] = {}
+    asked_by: dict[tuple[str, ...], None] = {}
+    for admission in reach.admissions:
+        for name, rule in admission.args.items():
+            if isinstance(rule, Mapping) and (stated := _argument_flow(rule)) is not None:
+                found.setdefault(name, {})[stated] = None
+        listed: tuple[str, ...] = getattr(admission, "asked_by", ())
+        if listed:
+            asked_by[tuple(listed)] = None
+    return ToolFlow(arguments={name: tuple(rules) for name, rules in found.items()}, asked_by=tuple(asked_by))
+
+
+def _argument_flow(rule: Mapping[str, Any]) -> ArgumentFlow | None:
+    """The part of a rule on an argument that is about flow; None if it has none."""
+    role, origins = rule.get("flow"), rule.get("from")
+    if role is None and origins is None:
+        return None
+    taken = None if origins is None else tuple(one for one in ORIGINS if one in origins)
+    if role is not None and role not in _ROLES:  # a reader refuses it; here it takes nothing
+        role, taken = None, ()
+    return ArgumentFlow(role=role, origins=taken, of=tuple(rule.get("of", ())), always=rule.get("always") is True)
+
+
+def judge(reach: Reach, flow: Flow, arguments: Mapping[str, object], known: Known) -> Judgement:
+    """Judge a call with validated arguments by what its session knows."""
+    if not flow:
+        return Judgement()
+    asking = Asking(reach, flow, tool_flow(reach), arguments, known)
+    unmet = [*_secrets_kept(asking), *_asked_for(asking), *_two_of_three(asking)]
+    met: list[Met] = []
+    for one in judged_arguments(asking) if asking.rules.arguments else ():
+        if isinstance(one, Met):
+            met.append(one)
+        else:
+            unmet.append(one)
+    return Judgement(
+        tuple(dict.fromkeys(unmet)), tuple(dict.fromkeys(met)), known.tainted_by, flow.presets != ("watch",)
+    )
+
+
+# Readers --------------------------------------------------------------------------------------------------------------
+
+
+def readers_ceiling(flow: Flow, secrets_read: tuple[SecretSource, ...]) -> CapabilitySet | None:
+    """What a session may still hold after it has read secrets; None if it has read none.
+
+    Text can be encoded anew where no comparison sees it, so this is about the session and not about its text: what has
+    read a secret writes, and speaks to the network, only where the readers of every such secret are.
+    """
+    ceiling: CapabilitySet | None = None
+    for source in secrets_read if flow else ():
+        readable = _KEEPS | CapabilitySet(source.readers)
+        ceiling = readable if ceiling is None else ceiling & readable
+    return ceiling
+
+
+def _secrets_kept(asking: Asking) -> Iterator[Unmet]:
+    ceiling = readers_ceiling(asking.flow, asking.known.secrets_read)
+    if ceiling is not None and not asking.reach.grant <= ceiling:
+        text = f"{asking.reach.spec.name} could send what was read to somebody who may not read it"
+        yield Unmet("FLOW_SECRET", text=text, place=_origin(asking), fix=_fix("add its readers under `flow.secrets`"))
+
+
+def _origin(asking: Asking) -> Any:
+    return asking.reach.admissions[0].origin if asking.reach.admissions else None
+
+
+def _fix(other: str = "") -> str:
+    return f"approve this call, or {other}" if other else "approve this call"
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+def _asked_for(asking: Asking) -> Iterator[Unmet]:
+    if not asking.rules.asked_by or not asking.known.tainted:
+        return
+    said = words(asking.known.task)
+    for prefixes in asking.rules.asked_by:
+        wanted = tuple(folded(prefix) for prefix in prefixes if prefix)
+        if not any(word.startswith(wanted) for word in said):
+            text = f"the task does not ask for {asking.reach.spec.name}"
+            fix = _fix("ask for it in the task")
+            yield Unmet("FLOW_NOT_ASKED_FOR", text=text, place=_origin(asking), fix=fix)
+
+
+# Presets for workspaces without labels --------------------------------------------------------------------------------
+
+
+def _two_of_three(asking: Asking) -> Iterator[Unmet]:
+    """The rules of `rule_of_two` and `trifecta`: untrusted text, and a write, or a request that the model composed."""
+    known, presets = asking.known, asking.flow.presets
+    if not {"rule_of_two", "trifecta"} & {*presets} or not known.tainted:
+        return
+    if "rule_of_two" not in presets and not (known.secrets_read or known.private_by):
+        return
+    grant = asking.reach.grant
+    if grant & WRITES:
+        text = f"{asking.reach.spec.name} may write, after text that somebody else wrote"
+        yield Unmet("FLOW_ORIGIN", text=text, place=_origin(asking), fix=_fix())
+    elif grant & _NETWORK_READS:
+        yield from _composed_requests(asking)
+
+
+def _composed_requests(asking: Asking) -> Iterator[Unmet]:
+    """The addresses of a request that stand nowhere whole; of a call without one, any text, which may become one."""
+    schema = asking.reach.spec.schema
+    properties = schema.get("properties", {}) if schema is not None else {}
+    texts = [
+        (name, pointer, value)
+        for name, argument in asking.arguments.items()
+        for pointer, value in scalars(argument)
+        if isinstance(value, str)
+    ]
+    urls = [one for one in texts if _is_url(asking, one[0], one[2], properties.get(one[0]))]
+    for name, pointer, value in urls or texts:
+        if not urls and (value == "" or _is_listed(value, properties.get(name))):
+            continue
+        if pointer.endswith("/#keys") and isinstance(properties.get(name), Mapping):
+            continue
+        one = sought(value, "link" if urls else None)
+        if not asking.known.has(one):
+            found = asking.known.origins_of(one)
+            what = "is an address that" if urls else ""
+            yield unmet_origin(asking, name, pointer, text_of(value), found, _KNOWN, what)
+
+
+def _is_url(asking: Asking, name: str, value: str, schema: object) -> bool:
+    if value.strip().casefold().startswith(("http://", "https://")) or kind_of_name(name) in (URL, EITHER):
+        return True
+    stated = [rule.get(name) for rule in (asking.reach.spec.args, *(one.args for one in asking.reach.admissions))]
+    if any(isinstance(rule, Mapping) and rule.get("scope") in ("network", URL) for rule in stated):
+        return True
+    return any(part.get("format") in FORMATS[URL] for part in _parts(schema))
+
+
+def _is_listed(value: str, schema: object) -> bool:
+    """Whether a value is one of those that the schema lists: nobody composed it."""
+    return any(value in part.get("enum", ()) or part.get("const") == value for part in _parts(schema))
+
+
+def _parts(schema: object) -> Iterator[Mapping[str, Any]]:
+    """A schema, and those in it that describe the same value or its items."""
+    if isinstance(schema, Mapping):
+        yield schema
+        for inner in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), schema.get("items")):
+            yield from _parts(inner)

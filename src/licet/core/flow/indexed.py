@@ -1,0 +1,352 @@
+"""Where in one result does a value stand? The text of a result, made ready to be searched by label.
+
+Whole leaves and parts of leaves are found by `str.find` in one joined text for each label: automata and tables would
+cost more to build than all the questions that a session asks.
+"""
+
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+
+from msgspec import Struct
+
+from licet.core.flow.labels import Leaf, is_untrusted, leaves, scalars, text_of
+from licet.core.flow.text import folded, is_plain, normal, stands_in
+from licet.core.flow.values import date_of, dates_in, number_of, numbers_in, path_parts, url_key, url_keys_in
+from licet.core.limits import LONGEST_JUDGED, LONGEST_NAME_IN_A_RESULT, MOST_WORDS_OF_A_NAME, SHORT_VALUE
+from licet.core.policy.flow import ResultLabels, Role, SecretSource
+
+_SEPARATOR = "\n"  # no text in normal form has one
+
+
+class Reading(Struct, frozen=True):
+    """One result that was handed over. Its value must not change afterwards: it is read when a question comes."""
+
+    receipt: str
+    tool: str  # empty for what reached the model without a call
+    value: object  # plain data
+    arguments: Mapping[str, object] = {}  # those of the call that returned it
+    labels: ResultLabels = ResultLabels()
+    secret: tuple[SecretSource, ...] = ()  # the secret sources that its call met
+    from_task: bool = False  # whether its call took all its arguments from the task
+    about: str = ""
+    private: bool = False  # whether it is private although no label says so, for `trifecta`
+
+
+class Sought(Struct, frozen=True):
+    """A value that is looked for, in each form in which it is compared."""
+
+    text: str  # in normal form
+    folds: bool  # whether upper case makes no difference
+    number: Decimal | None = None
+    date: tuple[int, int] | None = None
+    url: str | None = None  # one key for all spellings of a URL
+    host: str = ""
+
+    @property
+    def compared(self) -> str:
+        """The text in the form of the text that it is looked for in."""
+        return folded(self.text) if self.folds else self.text
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number rather than a name."""
+        return self.number is not None
+
+
+def sought(value: object, role: Role | None = None) -> Sought | None:
+    """How a value of an argument is compared; None if nothing can be found that is the same: its origin is unknown.
+
+    What is compared is what is sent, so text with other signs than its normal form has is never found.
+    """
+    if isinstance(value, bool) or value is None:
+        return None
+    if not isinstance(value, str):
+        return Sought(text_of(value), False, number_of(value))
+    raw = str.__str__(value)
+    if not is_plain(raw) or not (text := normal(raw)):
+        return None
+    if (role == "link" and ("." in text or ":" in text)) or "://" in text or text[:4].casefold() == "www.":
+        key = url_key(text)
+        if key is not None:
+            return Sought(text, False, url=key, host=key[2:].partition("/")[0].partition(":")[0])
+    date = date_of(text) if role == "when" else None
+    return Sought(text, role == "to" or "@" in text, _canonical_number(text), date)
+
+
+def _canonical_number(text: str) -> Decimal | None:
+    """The number of a text that is spelled as numbers are: `0013` is another account than `13`, `1e3` may be a name."""
+    whole, dot, rest = text.removeprefix("-").partition(".")
+    plain = whole.isascii() and whole.isdecimal() and (whole == "0" or whole[0] != "0")
+    if not plain or (dot and not (rest.isascii() and rest.isdecimal())):
+        return None
+    return number_of(text)
+
+
+class Searched:
+    """Some leaves with one label, as one text."""
+
+    __slots__ = ("_dates", "_leaves", "_numbers", "_text", "_urls", "_whole", "fields", "pointers", "records")
+
+    def __init__(self, found: list[Leaf]) -> None:
+        texts = [leaf.text for leaf in found]
+        plain = _SEPARATOR.join(["", *texts, ""])
+        low = plain.lower() if plain.isascii() else _SEPARATOR.join(["", *map(folded, texts), ""])
+        self._text = (plain, plain if low == plain else low)
+        self._leaves: list[str] | None = None
+        self._whole: dict[Decimal, list[int]] | None = None  # the leaves that are numbers, by number
+        self._numbers: dict[Decimal, list[int]] | None = None  # the leaves with numbers in them
+        self._dates: dict[tuple[int, int], list[int]] | None = None
+        self._urls: dict[int, frozenset[str]] = {}  # by leaf
+        self.pointers = [leaf.pointer for leaf in found]
+        self.fields = [leaf.field for leaf in found]
+        self.records = [leaf.record for leaf in found]
+
+    @property
+    def size(self) -> int:
+        return len(self._text[0])
+
+    @property
+    def texts(self) -> list[str]:
+        """Its leaves in normal form."""
+        if self._leaves is None:
+            self._leaves = self._text[0].split(_SEPARATOR)[1:-1]
+        return self._leaves
+
+    def find(self, one: Sought, *, task: bool = False) -> Iterator[int]:
+        """The numbers of the leaves that a value stands in, each once or more; in the words of a `task` if so said."""
+        if one.url is not None:
+            yield from self._with_url(one)
+            return
+        yield from self._with_text(one, task=task)
+        if one.number is not None:
+            yield from self._whole_numbers().get(one.number, ())
+            if task or len(one.text) >= SHORT_VALUE:
+                yield from self._all_numbers().get(one.number, ())
+        if one.date is not None:
+            yield from self._all_dates().get(one.date, ())
+
+    def _with_text(self, one: Sought, *, task: bool) -> Iterator[int]:
+        text, value = self._text[one.folds], one.compared
+        if not value:
+            return
+        is_short = len(value) < SHORT_VALUE and not task
+        needle = f"{_SEPARATOR}{value}{_SEPARATOR}" if is_short else value
+        number, counted = -1, 0
+        place = text.find(needle)
+        while place >= 0:
+            inside = place + 1 if is_short else place
+            number += text.count(_SEPARATOR, counted, inside)
+            counted = inside
+            end = text.find(_SEPARATOR, inside)
+            leaf = text[text.rfind(_SEPARATOR, 0, inside) + 1 : end]
+            if is_short or stands_in(value, leaf, task=task, cased=self.texts[number] if task else None):
+                yield number
+            place = text.find(needle, end)
+
+    def _with_url(self, one: Sought) -> Iterator[int]:
+        text = self._text[1]
+        number, counted = -1, 0
+        place = text.find(one.host) if one.host else -1
+        while place >= 0:
+            number += text.count(_SEPARATOR, counted, place)
+            counted = place
+            if number not in self._urls:
+                leaf = self.texts[number]
+                self._urls[number] = url_keys_in(leaf)
+            if one.url in self._urls[number]:
+                yield number
+            place = text.find(one.host, text.find(_SEPARATOR, place))
+
+    def _whole_numbers(self) -> dict[Decimal, list[int]]:
+        if self._whole is None:
+            self._whole = {}
+            for place, text in enumerate(self.texts):
+                if len(text) <= LONGEST_NAME_IN_A_RESULT and _has_digit(text):
+                    number = number_of(text)
+                    if number is not None:
+                        self._whole.setdefault(number, []).append(place)
+        return self._whole
+
+    def _all_numbers(self) -> dict[Decimal, list[int]]:
+        if self._numbers is None:
+            self._numbers = {}
+            for place, text in enumerate(self.texts):
+                for number in numbers_in(text) if _has_digit(text) else ():
+                    self._numbers.setdefault(number, []).append(place)
+        return self._numbers
+
+    def _all_dates(self) -> dict[tuple[int, int], list[int]]:
+        if self._dates is None:
+            self._dates = {}
+            for place, text in enumerate(self.texts):
+                for date in dates_in(text) if _has_digit(text) else ():
+                    self._dates.setdefault(date, []).append(place)
+        return self._dates
+
+
+def _has_digit(text: str) -> bool:
+    return any(sign in text for sign in "0123456789")
+
+
+class Task:
+    """What the user said, turn by turn."""
+
+    __slots__ = ("_said", "text")
+
+    def __init__(self, text: str = "", turns: tuple[str, ...] = ()) -> None:
+        self.text = text
+        said = [text for turn in turns if (text := normal(turn))]
+        self._said = Searched([Leaf("", "", text, text, "trusted", 0, False) for text in said])
+
+    def has(self, one: Sought | None) -> bool:
+        """Whether a value stands in the task."""
+        return one is not None and next(self._said.find(one, task=True), None) is not None
+
+    def has_all_of(self, value: object) -> bool:
+        """Whether a value stands in the task: whole, or if it is a path, its folder and its name."""
+        one = sought(value)
+        if self.has(one):
+            return True
+        parts = path_parts(one.text) if one is not None and one.url is None else None
+        return parts is not None and all(part != "" and self.has(sought(part)) for part in parts)
+
+
+class Place(Struct, frozen=True):
+    """A leaf in which a value was found."""
+
+    group: str  # `trusted`, `identity`, `made` or `untrusted`
+    pointer: str
+    field: str
+    record: int
+
+
+_GROUPS = ("trusted", "identity", "made", "untrusted")
+
+
+class Indexed:
+    """One result as it is searched. Its text is taken out of it when that is first asked for."""
+
+    __slots__ = ("_arguments", "_asked", "_index", "_is_untrusted", "_named", "_of_task", "reading")
+
+    def __init__(self, reading: Reading) -> None:
+        self.reading = reading
+        self._index: tuple[Mapping[str, Searched], Mapping[str, str]] | None = None
+        self._is_untrusted: bool | None = None
+        self._arguments: Searched | None = None
+        self._of_task: Task | None = None
+        self._named: frozenset[int] = frozenset()
+        self._asked: frozenset[int] = frozenset()
+
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether it has an untrusted leaf."""
+        if self._is_untrusted is None:
+            reading = self.reading
+            self._is_untrusted = is_untrusted(reading.value, reading.labels, reading.arguments)
+        return self._is_untrusted
+
+    @property
+    def groups(self) -> Mapping[str, Searched]:
+        """Its leaves by what they give to a value that stands in them."""
+        return self._indexed()[0]
+
+    @property
+    def size(self) -> int:
+        """How many characters of text it has."""
+        return sum(group.size for group in self.groups.values())
+
+    @property
+    def secret_values(self) -> Mapping[str, str]:
+        """Each secret value in it, case folded, and its pointer."""
+        return self._indexed()[1]
+
+    def _indexed(self) -> tuple[Mapping[str, Searched], Mapping[str, str]]:
+        if self._index is None:
+            reading, secret = self.reading, dict[str, str]()
+            found: dict[str, list[Leaf]] = {name: [] for name in _GROUPS}
+            for leaf in leaves(reading.value, reading.labels, reading.arguments):
+                if reading.secret and is_secret(leaf, reading):
+                    secret.setdefault(folded(leaf.text), leaf.pointer)
+                if leaf.is_echo or not leaf.text or isinstance(leaf.value, bool):
+                    continue  # an echo has the origins of the argument, which is found wherever that came from
+                label = "trusted" if leaf.label == "authored" else leaf.label
+                if label != "ack":
+                    found[label].append(leaf)
+                if reading.labels.creates and label in ("ack", "trusted"):
+                    found["made"].append(leaf)
+            self._index = {name: Searched(several) for name, several in found.items() if several}, secret
+        return self._index
+
+    def find(self, one: Sought) -> Iterator[Place]:
+        """Where a value stands in it; nowhere if it stands in the arguments of its call, since that says nothing."""
+        is_first = True
+        for name, group in self.groups.items():
+            for number in group.find(one):
+                if is_first and self._in_arguments(one):
+                    return
+                is_first = False
+                yield Place(name, group.pointers[number], group.fields[number], group.records[number])
+
+    def has(self, one: Sought) -> bool:
+        """Whether a value stands in it."""
+        return next(self.find(one), None) is not None
+
+    def _in_arguments(self, one: Sought) -> bool:
+        if self._arguments is None:
+            texts = [normal(text_of(value)) for name in self.reading.arguments for value in self._scalars(name)]
+            self._arguments = Searched([Leaf("", "", text, text, "trusted", 0, False) for text in texts if text])
+        loose = Sought(one.text, True, one.number, one.date, one.url, one.host)
+        return next(self._arguments.find(loose), None) is not None
+
+    def _scalars(self, name: str) -> list[object]:
+        return [value for _, value in scalars(self.reading.arguments[name]) if not isinstance(value, bool)]
+
+    def records_of_task(self, task: Task) -> tuple[frozenset[int], frozenset[int]]:
+        """The records that a task names by a trusted or identity leaf, and those by a short untrusted one."""
+        if self._of_task is not task:
+            self._named = self._records_in(task, "trusted") | self._records_in(task, "identity")
+            self._asked = self._records_in(task, "untrusted")
+            self._of_task = task
+        return self._named, self._asked
+
+    def _records_in(self, task: Task, name: str) -> frozenset[int]:
+        group = self.groups.get(name)
+        if group is None or not task.text:
+            return frozenset()
+        found: set[int] = set()
+        for text, record, field in zip(group.texts, group.records, group.fields, strict=True):
+            if record in found or field.endswith("#keys") or not _is_name(text):
+                continue
+            if task.has(Sought(text, "@" in text)):
+                found.add(record)
+        return frozenset(found)
+
+    def record_text(self, record: int) -> str:
+        """The leaves of a record for a person to read, each with its field; cut where it is long."""
+        parts: list[str] = []
+        length = 0
+        for leaf in leaves(self.reading.value, self.reading.labels, self.reading.arguments):
+            if leaf.record == record and not leaf.field.endswith("#keys"):
+                parts.append(f"{leaf.field}: {leaf.text}" if leaf.field else leaf.text)
+                length += len(parts[-1])
+                if length > LONGEST_JUDGED:
+                    break
+        return "; ".join(parts)[:LONGEST_JUDGED]
+
+
+def is_secret(leaf: Leaf, reading: Reading) -> bool:
+    """Whether a leaf is one that a policy calls secret. Text in place of a record may be any of its fields."""
+    return any(
+        not one.tool
+        or not one.fields
+        or not leaf.field
+        or any(leaf.field == field or leaf.field.startswith(f"{field}/") for field in one.fields)
+        for one in reading.secret
+    )
+
+
+def _is_name(text: str) -> bool:
+    """Whether a leaf may name its record: a number or a very short text stands in a task by chance."""
+    if not SHORT_VALUE <= len(text) <= LONGEST_NAME_IN_A_RESULT or number_of(text) is not None:
+        return False
+    return text.count(" ") < MOST_WORDS_OF_A_NAME

@@ -1,0 +1,306 @@
+"""What does a session know: the task in the user's words, and the results that it has read?
+
+It is bounded: the oldest results are forgotten first, and what is forgotten is unknown. Values of secret fields are
+never forgotten. Nothing here reads a file or decides about a call.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from licet.core.flow.indexed import Indexed, Place, Reading, Sought, Task, sought
+from licet.core.flow.judgement import Found
+from licet.core.flow.labels import leaves, scalars
+from licet.core.flow.text import folded
+from licet.core.flow.values import is_own
+from licet.core.limits import MOST_FOUND, MOST_REMEMBERED, MOST_TAINTS, MOST_UNREAD, SHORTEST_SECRET
+from licet.core.policy.flow import FlowOrigin, SecretSource
+
+__all__ = ["Found", "Known", "Reading", "Sought", "from_task", "sought"]
+
+_OF_GROUP: Mapping[str, FlowOrigin] = {
+    "trusted": "trusted",
+    "identity": "identity",
+    "made": "made",
+    "untrusted": "seen",
+}
+
+
+class SecretFound(Struct, frozen=True):
+    """A secret value that stands in an argument, and where it was read. The value itself is not said."""
+
+    receipt: str
+    tool: str
+    pointer: str
+
+
+class Known:
+    """What one session knows. `most` is how many characters of results it remembers."""
+
+    def __init__(self, most: int = MOST_REMEMBERED) -> None:
+        self._most = most
+        self._turns: tuple[str, ...] = ()
+        self._task = Task()
+        self._taints: dict[str, None] = {}
+        self._sources: dict[int, SecretSource] = {}  # the secret sources that were read, each once
+        self._private: dict[str, None] = {}
+        self._unscanned: list[Indexed] = []  # those that may taint, or hold secrets, and were not looked at yet
+        self._unread: list[Indexed] = []  # those whose text was not taken out yet
+        self._results: list[Indexed] = []
+        self._secrets: dict[str, SecretFound] = {}  # by the value, case folded
+        self._secret_size = 0
+
+    # What it is told
+
+    def say(self, text: str) -> None:
+        """Add a turn of the user to the task. Only the host may call this."""
+        if text:
+            self._turns = (*self._turns, text)
+            self._task = Task("\n".join(self._turns), self._turns)
+
+    def taint(self, why: str) -> None:
+        """Taint the session for a reason that is no result, such as a resumed conversation."""
+        if why in self._taints or len(self._taints) < MOST_TAINTS:
+            self._taints[why] = None
+
+    def read_secrets(self, sources: Iterable[SecretSource]) -> None:
+        """Say that secret sources were read before, whose values are not known any more."""
+        for source in sources:
+            if source not in self._sources.values():
+                self._sources[len(self._sources)] = source
+
+    def read_private(self, why: str) -> None:
+        """Say that something private was read, in a workspace without labels."""
+        if len(self._private) < MOST_TAINTS:
+            self._private[why] = None
+
+    def remember(self, reading: Reading) -> None:
+        """Keep a result that is handed over. Its text is taken out when a question comes."""
+        result = Indexed(reading)
+        self._unscanned.append(result)
+        self._unread.append(result)
+        if len(self._unread) >= MOST_UNREAD:
+            self._read()
+
+    def child(self) -> "Known":
+        """What a delegate begins with: all of this. What it reads stays its own until `absorb`."""
+        other = Known(self._most)
+        for name in ("_turns", "_task", "_secret_size"):
+            setattr(other, name, getattr(self, name))
+        for name in ("_taints", "_sources", "_private", "_results", "_secrets", "_unscanned", "_unread"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
+
+    def absorb(self, child: "Known") -> None:
+        """Take in what a delegate has read, when its answer is handed back. What it was told stays its own."""
+        self._read()
+        for why in child.tainted_by:
+            self.taint(why)
+        for why in child.private_by:
+            self.read_private(why)
+        self.read_secrets(child.secrets_read)
+        held = {id(one) for one in self._results}
+        self._results += [one for one in child.results if id(one) not in held]
+        for value, place in child.secret_values.items():
+            self._keep_secret(value, place)
+        self._forget()
+
+    # What it is asked
+
+    @property
+    def task(self) -> str:
+        """What the user said, turn by turn."""
+        return self._task.text
+
+    @property
+    def tainted_by(self) -> tuple[str, ...]:
+        """The first results with untrusted text, by receipt, and other reasons; empty if nothing taints it."""
+        self._scan()
+        return tuple(self._taints)
+
+    @property
+    def tainted(self) -> bool:
+        """Whether anybody but the user may have spoken to the model."""
+        return bool(self.tainted_by)
+
+    @property
+    def secrets_read(self) -> tuple[SecretSource, ...]:
+        """The secret sources that it has read from."""
+        self._scan()
+        return tuple(self._sources.values())
+
+    @property
+    def private_by(self) -> tuple[str, ...]:
+        """The first private results of a workspace without labels."""
+        self._scan()
+        return tuple(self._private)
+
+    @property
+    def results(self) -> tuple[Indexed, ...]:
+        """The results that it remembers, the oldest first."""
+        self._read()
+        return tuple(self._results)
+
+    @property
+    def secret_values(self) -> Mapping[str, SecretFound]:
+        """The secret values that it has read, case folded, and where."""
+        self._read()
+        return self._secrets
+
+    @property
+    def is_full_of_secrets(self) -> bool:
+        """Whether secret values alone fill the memory: then further ones are not known, and nothing may carry them."""
+        self._read()
+        return self._secret_size >= self._most
+
+    def in_task(self, value: object) -> bool:
+        """Whether a value of an argument stands in the task: whole, or as a path by its folder and its name."""
+        return self._task.has_all_of(value)
+
+    def stands_in_task(self, one: Sought | None) -> bool:
+        """Whether a value stands whole in the task."""
+        return self._task.has(one)
+
+    def has(self, one: Sought | None) -> bool:
+        """Whether a value stands in the task or in any result, whatever its label is."""
+        if one is None:
+            return False
+        self._read()
+        return self._task.has(one) or any(result.has(one) for result in self._results)
+
+    def origins_of(self, one: Sought | None, of: tuple[str, ...] = (), own: tuple[str, ...] = ()) -> tuple[Found, ...]:
+        """Every origin of a value, each with its first place in a result. None is unknown, and so is what is nowhere.
+
+        `of` are the fields, as `tool:field`, that may give it besides the task; `own` the domains whose addresses
+        count as trusted if a service vouches for them.
+        """
+        if one is None:
+            return (Found("unknown"),)
+        self._read()
+        found: dict[Found, None] = {}
+        if self._task.has(one):
+            found[Found("task")] = None
+        is_ours = "@" in one.text and bool(own) and is_own(one.text, own)
+        for result in self._results:
+            for origin, place in self._origins_in(result, one, of, is_ours).items():
+                label = "untrusted" if place.group == "untrusted" else "ack" if place.group == "made" else place.group
+                found[Found(origin, result.reading.receipt, result.reading.tool, place.pointer, label)] = None
+        return _few(tuple(found)) or (Found("unknown"),)
+
+    def _origins_in(self, result: Indexed, one: Sought, of: tuple[str, ...], is_ours: bool) -> dict[FlowOrigin, Place]:
+        origins: dict[FlowOrigin, Place] = {}
+        named: frozenset[int] | None = None
+        asked: frozenset[int] = frozenset()
+        for place in result.find(one):
+            if of and not _is_tied(result.reading.tool, place.field, of):
+                continue
+            origin = _OF_GROUP[place.group]
+            origins.setdefault("trusted" if is_ours and origin == "identity" else origin, place)
+            if result.reading.from_task:
+                origins.setdefault("asked", place)
+            if named is None:
+                named, asked = result.records_of_task(self._task)
+            if place.record in named:
+                origins.setdefault("named", place)
+            if place.record in asked:
+                origins.setdefault("asked", place)
+        return origins
+
+    def secrets_in(self, text: str) -> SecretFound | None:
+        """The first secret value that stands in a text and not in the task; None if there is none."""
+        self._read()
+        if not self._secrets:
+            return None
+        compared = folded(text)
+        found = ((value, at) for value, at in self._secrets.items() if value in compared)
+        return next((at for value, at in found if not self._task.has(Sought(value, True))), None)
+
+    def record_of(self, found: Found) -> str:
+        """The record that a value was found in, for a person to read; empty if it is forgotten."""
+        for result in self._results:
+            if found.receipt == result.reading.receipt and found.tool == result.reading.tool:
+                for leaf in leaves(result.reading.value, result.reading.labels, result.reading.arguments):
+                    if leaf.pointer == found.pointer:
+                        return result.record_text(leaf.record)
+        return ""
+
+    # How it remembers
+
+    def _scan(self) -> None:
+        """Look at what was handed over, as far as taint and secret sources need it."""
+        unscanned, self._unscanned = self._unscanned, []
+        for result in unscanned:
+            reading = result.reading
+            if len(self._taints) < MOST_TAINTS and result.is_untrusted:
+                self.taint(_name(reading))
+            if reading.private:
+                self.read_private(_name(reading))
+            self.read_secrets(one for one in reading.secret if was_read(one, reading))
+
+    def _read(self) -> None:
+        """Take the text out of what was handed over."""
+        self._scan()
+        if not self._unread:
+            return
+        unread, self._unread = self._unread, []
+        for result in unread:
+            for value, pointer in result.secret_values.items():
+                self._keep_secret(value, SecretFound(result.reading.receipt, result.reading.tool, pointer))
+            self._results.append(result)
+        self._forget()
+
+    def _keep_secret(self, value: str, place: SecretFound) -> None:
+        if len(value) >= SHORTEST_SECRET and value not in self._secrets and self._secret_size < self._most:
+            self._secrets[value] = place
+            self._secret_size += len(value)
+
+    def _forget(self) -> None:
+        """Forget the oldest results until the rest fits; never a secret value."""
+        left = self._most - self._secret_size
+        kept: list[Indexed] = []
+        for result in reversed(self._results):
+            left -= result.size
+            if left < 0:
+                break
+            kept.append(result)
+        self._results = kept[::-1]
+
+
+def from_task(arguments: Mapping[str, object], known: Known) -> bool:
+    """Whether a call took all its arguments from the task. One without arguments took none."""
+    values = [value for name in arguments for _, value in scalars(arguments[name]) if not isinstance(value, bool)]
+    given = [value for value in values if value != ""]
+    return bool(given) and all(known.in_task(value) for value in given)
+
+
+def was_read(source: SecretSource, reading: Reading) -> bool:
+    """Whether a result has what a source calls secret. A source without fields is secret as a whole."""
+    if not source.tool or not source.fields:
+        return True
+    return any(
+        not leaf.field or any(leaf.field == field or leaf.field.startswith(f"{field}/") for field in source.fields)
+        for leaf in leaves(reading.value, reading.labels, reading.arguments)
+    )
+
+
+def _name(reading: Reading) -> str:
+    return reading.receipt or reading.about or reading.tool or "a result"
+
+
+def _is_tied(tool: str, field: str, of: tuple[str, ...]) -> bool:
+    """Whether a field is one of those that give such ids, or inside one."""
+    for one in of:
+        of_tool, colon, of_field = one.partition(":")
+        if of_tool == tool and (not colon or field == of_field or field.startswith(f"{of_field}/")):
+            return True
+    return False
+
+
+def _few(found: tuple[Found, ...]) -> tuple[Found, ...]:
+    """At most so many places as a person reads, with the first place of each origin among them."""
+    if len(found) <= MOST_FOUND:
+        return found
+    first = {one.origin: one for one in reversed(found)}
+    rest = [one for one in found if first[one.origin] is not one]
+    kept = {id(one) for one in (*first.values(), *rest[: MOST_FOUND - len(first)])}
+    return tuple(one for one in found if id(one) in kept)

@@ -1,0 +1,388 @@
+"""How does a call meet the rules of flow, and what does its result add to what the session knows?
+
+`judge_call` is the step between deciding and asking. `hand_over` is the last step of a call: what the caller gets is
+remembered, in the order of the receipts. `flow_fact` is what a receipt keeps of both: digests and places, no text.
+"""
+
+import hmac
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
+
+from licet.core.algebra.scope import visible
+from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.approval import shown
+from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
+from licet.core.decision.reach import Reach
+from licet.core.decision.request import FLOW_REASONS
+from licet.core.flow.judgement import Found, Judgement, Met, Unmet, value_name
+from licet.core.flow.known import Known, Reading, was_read
+from licet.core.flow.labels import is_private, labels_of_result, leaves, secrets_of_result
+from licet.core.ledger.entry import FlowFact, FoundFact, MetFact, SecretFact, UnmetFact
+from licet.core.policy.flow import Flow, ResultLabels, SecretSource
+from licet.core.policy.layer import Layer, Rule
+from licet.core.review.sensitive import holds_keys
+from licet.declare.arguments import received
+from licet.guard.deadlines import in_time
+from licet.guard.facts import Call, SessionFacts
+from licet.guard.grant import Grant
+from licet.guard.limits import LEAVES_COUNTED, MOST_UNMET, PLACES_SHOWN, POINTERS_LISTED, UNMET_SHOWN
+from licet.guard.memory import SessionMemory
+from licet.guard.ports import Ledger, ReadableLedger
+from licet.guard.redaction.redact import Redactor
+from licet.guard.registration import Registered
+from licet.guard.result_parts import ResultParts
+from licet.guard.session_end import SESSION_END
+
+_PURPOSE = b"licet flow values"
+_READS = ("fs:read:", "fs:*:", "network:", "storage:read:", "storage:*:")
+_PRIVATE = ("secret:", "connector:")
+_ANY_READ = ("fs:read:*", "network:read:*")  # of a call of which it is not known what it has read
+_UNTRUSTED = ResultLabels()
+# That a person is asked about a call is said in words of licet alone. If it tainted, the same call would be asked about a
+# second time when it is repeated: first because it writes, then because of the question.
+_QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
+_BLOCK = "#block"  # the field of text in an MCP result that is no JSON
+_READERS = "what may be done after this session has read a secret (`flow.secrets`)"
+_MODEL = "the model wrote this itself, or changed it"
+
+
+# Before the call ------------------------------------------------------------------------------------------------------
+
+
+async def judge_call(call: Call, registered: Registered, grant: Grant, flow: Flow) -> Judgement:
+    """Judge a call by what its session knew when it was made. A program is not asked about secrets: it holds less."""
+    memory = call.session.remembering()
+    await restore(call, memory)
+    names = registered.sent_names
+    # A copy, since the tool could change its own: what it gets is judged, in the form in which it would be sent.
+    arguments = call.plain = {names.get(name, name): received(value) for name, value in call.arguments.items()}
+    reach = grant.reach
+
+    def question(known: Known) -> Judgement:
+        nonlocal reach
+        ceiling = readers_ceiling(flow, known.secrets_read) if registered.tool.command_argument else None
+        if ceiling is not None:
+            reach = with_readers(reach, ceiling)
+        call.from_task = from_task(arguments, known)
+        return judge(reach, flow, arguments, known)
+
+    judgement = memory.ask(call.moment, question)
+    grant.reach = reach
+    return judgement
+
+
+def with_readers(reach: Reach, ceiling: CapabilitySet) -> Reach:
+    """What a program may do after its session has read secrets: the same, met with their readers."""
+    origin = reach.manifest.places.get("flow", reach.manifest.origin)
+
+    def rules(found: CapabilitySet) -> tuple[Rule, ...]:
+        return tuple(Rule(one, origin, "flow.secrets") for one in found.allow)
+
+    denies = tuple(Rule(one, origin, "flow.secrets") for one in ceiling.deny)
+    layer = Layer("readers", _READERS, origin, rules(ceiling), denies)
+    return replace(reach, layers=(*reach.layers, layer), grant=reach.grant & ceiling)
+
+
+async def restore(call: Call, memory: SessionMemory) -> None:
+    """Read from the ledger what this session has read in other processes, once. Unreadable means tainted."""
+    if memory.is_restored:
+        return
+    session, ledger = call.session, call.ports.ledger
+    for above in reversed([*_above(session)]):
+        if above.memory is not None:
+            await _restore(call, above, above.memory, ledger)
+    await _restore(call, session, memory, ledger)
+
+
+def _above(session: SessionFacts) -> Iterator[SessionFacts]:
+    while session.parent is not None:
+        session = session.parent
+        yield session
+
+
+async def _restore(call: Call, session: SessionFacts, memory: SessionMemory, ledger: Ledger | None) -> None:
+    if memory.is_restored or ledger is None:  # without a ledger, the call is refused
+        return
+    if not isinstance(ledger, ReadableLedger):
+        memory.restore((), None, "this ledger cannot be read: what the session did before is not known")
+        return
+    try:
+        found = await in_time(call.stores, ledger.entries_of(*session.name), "the ledger")
+        key = await in_time(call.stores, ledger.derived(_PURPOSE), "the ledger")
+    except Exception as error:
+        memory.restore((), None, f"the ledger could not be read: {type(error).__name__}")
+        return
+    running = {one.receipt for one in list(session.gate.running)}
+    ended = {one.id for one in found if one.kind == "receipt"}
+    # A call without a receipt may have returned something before its process ended.
+    earlier = [one for one in found if one.kind == "receipt" and one.tool != SESSION_END]
+    earlier += [one for one in found if one.kind == "decision" and one.id not in ended | running]
+    memory.restore(earlier, key)
+
+
+# What a person is shown ----------------------------------------------------------------------------------------------
+
+
+def unmet_lines(judgement: Judgement | None, redactor: Redactor | None = None) -> tuple[str, ...]:
+    """What a person reads about the values that meet no rule: each value, its origins, and the record it stands in."""
+    if judgement is None or not judgement.stops:
+        return ()
+    lines = [line for one in judgement.unmet[:UNMET_SHOWN] for line in _shown(one)]
+    if more := len(judgement.unmet) - UNMET_SHOWN:
+        lines += [f"and {more} more values"] * (more > 0)
+    return tuple(lines if redactor is None else map(redactor.text, lines))
+
+
+def _shown(unmet: Unmet) -> Iterator[str]:
+    name = value_name(unmet.argument, unmet.pointer)
+    yield f"{name} = {shown(unmet.value)}" if name else unmet.text
+    if not unmet.argument:
+        return
+    for one in unmet.found[:PLACES_SHOWN]:
+        yield f"{name}: {place_of(one)}"
+    if not unmet.found or all(one.origin == "unknown" for one in unmet.found):
+        yield f"{name}: {_MODEL}"
+    if unmet.record:
+        yield f"{name} stands in {shown(unmet.record)}"
+
+
+def place_of(found: Found) -> str:
+    """Where a value stands, in words."""
+    if found.origin == "unknown":
+        return _MODEL
+    if found.origin == "task":
+        return "in the task"
+    label = f" ({found.label})" if found.label else ""
+    where = " ".join(filter(None, (found.receipt, found.tool, found.pointer)))
+    return f"{found.origin} in {where or 'what the session was given'}{label}"
+
+
+# After the call -------------------------------------------------------------------------------------------------------
+
+
+class Handed(Struct, frozen=True):
+    """What a call is about to hand to its caller, as the session remembers it."""
+
+    reading: Reading | None  # None if nothing is handed out
+    taints: bool = False  # whether it does although nothing of it is remembered, since it was cut
+    fact: FlowFact = FlowFact()
+
+
+def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
+    """What a call hands out. An error text is untrusted, and so is a result that was cut: its end is not remembered."""
+    uses = read_uses(call, parts)
+    secret = secrets_of_result(flow, call.tool, uses) if call.running else ()
+    if parts.refusal is not None and parts.value is None:
+        value: object = parts.error
+    else:
+        value = parts.value
+    sources = tuple(use for use in uses if use.startswith(_READS))
+    labels = _UNTRUSTED
+    if parts.refusal is None:
+        labels = labels_of_result(flow, call.tool, call.plain, sources)
+    elif parts.reason in _QUESTIONS and not call.running:
+        value = None
+    if parts.truncated:
+        value, labels = None, _UNTRUSTED
+    elif parts.refusal is None and (remembered := getattr(_tool(call), "remembered", None)) is not None:
+        value = remembered(value)
+        labels = replace(labels, fields=(*labels.fields, (_BLOCK, "untrusted")))
+    reading = Reading(
+        receipt=call.receipt,
+        tool=call.tool,
+        value=value,
+        arguments=call.plain,
+        labels=labels,
+        secret=secret,
+        from_task=call.from_task,
+        private=not flow.secrets and is_private(uses, holds_keys),
+    )
+    counts, untrusted, taints = counted(value, labels, call.plain)
+    taints = taints or parts.truncated
+    fact = FlowFact(
+        labels=dict(sorted(counts.items())) or UNSET,
+        untrusted=tuple(map(visible, untrusted)) or UNSET,
+        taints=taints or UNSET,
+        secrets=tuple(_secret_fact(one) for one in secret if was_read(one, reading)) or UNSET,
+        private=reading.private or UNSET,
+    )
+    if value is None and not (secret or reading.private):
+        return Handed(None, parts.truncated, fact)
+    return Handed(reading, parts.truncated, fact)
+
+
+def _tool(call: Call) -> object:
+    return call.registered.tool if call.registered is not None else None
+
+
+def hand_over(call: Call, handed: Handed) -> None:
+    """Remember what the caller gets now."""
+    memory = call.session.memory
+    if memory is None:
+        return
+    if handed.reading is not None:
+        memory.remember(handed.reading)
+    if handed.taints:
+        memory.taint(call.receipt)
+
+
+def counted(
+    value: object, labels: ResultLabels, arguments: Mapping[str, object]
+) -> tuple[Counter[str], Mapping[str, None], bool]:
+    """How many leaves of a result have each label, the first pointers of untrusted ones, and whether it has any.
+
+    A result that nobody labelled is untrusted as a whole, and is not looked through.
+    """
+    counts: Counter[str] = Counter()
+    untrusted: dict[str, None] = {}
+    if value is None or value == "":
+        return counts, untrusted, False
+    if labels == _UNTRUSTED:
+        return counts, untrusted, True
+    for leaf in leaves(value, labels, arguments):
+        counts[leaf.label] += 1
+        if leaf.label == "untrusted" and len(untrusted) < POINTERS_LISTED:
+            untrusted[leaf.pointer] = None  # a key and its value have the same
+        if counts.total() == LEAVES_COUNTED:  # the rest is not known here, so it counts as untrusted on reopening
+            return counts, untrusted, True
+    return counts, untrusted, counts["untrusted"] > 0
+
+
+def read_uses(call: Call, parts: ResultParts) -> tuple[str, ...]:
+    """What a call has read: the uses that handles saw, and the rules in force around what no handle sees."""
+    grant, registered = call.grant, call.registered
+    if grant is None or registered is None or not call.running:
+        return ()
+    seen = grant.granted_uses
+    found = [*(_ANY_READ if seen is None else seen)]
+    found += [str(rule) for rule in grant.reach.grant.allow if rule.domain == "connector"]
+    if call.is_elsewhere or _is_of_server(registered):
+        found += [str(rule) for rule in grant.reach.grant.allow]
+    for one in (parts.access, *parts.program_access.sets):
+        if one is not None and one.direct:
+            found += one.granted if one.counts[0] == len(one.granted) else _ANY_READ
+    if parts.program_access.more or (parts.programs is not None and not parts.program_access.sets):
+        found += _ANY_READ
+    return tuple(dict.fromkeys(use for use in found if use.startswith((*_READS, *_PRIVATE))))
+
+
+def _is_of_server(registered: Registered) -> bool:
+    """Whether a process that is older than the call answers it: no handle of the call sees what it reads."""
+    return getattr(registered.tool, "server", None) is not None
+
+
+def value_of_mcp(result: object) -> object:
+    """The result of an MCP tool as the value that is remembered. A text block that is one JSON document is that value.
+
+    For the gateway: its tools return it from `remembered`. A block that equals `structuredContent` is no leaf of its
+    own, and every other block is one untrusted leaf, since no field of it has a label.
+    """
+    if not isinstance(result, Mapping):
+        return result
+    structured = result.get("structuredContent")
+    blocks = result.get("content")
+    found: list[object] = [] if structured is None else [structured]
+    others: list[object] = []
+    for block in blocks if isinstance(blocks, list) else []:
+        text = block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else None
+        document = _document(text) if isinstance(text, str) else None
+        if document is None:
+            others.append(block if text is None else text)
+        elif document.value != structured:
+            found.append(document.value)
+    if len(found) == 1 and not others:
+        return found[0]
+    return [*found, *({_BLOCK: one} for one in others)]
+
+
+class _Document(Struct, frozen=True):
+    value: object
+
+
+def _document(text: str) -> _Document | None:
+    """A text that is one JSON document. One that says a key twice is text: a reader sees what a parser would drop."""
+    try:
+        return _Document(json.loads(text, object_pairs_hook=_once))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a key that comes twice")
+    return found
+
+
+# What a receipt keeps ------------------------------------------------------------------------------------------------
+
+
+def flow_fact(call: Call, handed: Handed | None = None) -> FlowFact | UnsetType:
+    """What a receipt, or with nothing handed out yet a decision, has about flow."""
+    if call.flow is None:
+        return UNSET
+    before = call.decision.flow if call.decision is not None else UNSET  # by another process, if it has none of its own
+    judged = before if isinstance(before, FlowFact) and call.usage.flow is None else _judged(call)
+    if handed is None:
+        return judged
+    fact = handed.fact
+    return replace(judged, labels=fact.labels, untrusted=fact.untrusted, taints=fact.taints, secrets=fact.secrets)
+
+
+def _judged(call: Call) -> FlowFact:
+    judgement, memory = call.usage.flow, call.session.memory
+    if judgement is None:
+        return FlowFact()
+    request = next((one.request for one in call.approvals if one.approval.flow and one.request), call.flow_request)
+    return FlowFact(
+        tainted_by=tuple(visible(why)[:200] for why in judgement.tainted_by),
+        unmet=tuple(_unmet_fact(call, one) for one in judgement.unmet[:MOST_UNMET]) or UNSET,
+        met=tuple(_met_fact(call, one) for one in judgement.met[:MOST_UNMET]) or UNSET,
+        watched=(not judgement.enforced) or UNSET,
+        request=request or UNSET,
+        reopened=(memory is not None and memory.is_reopened) or UNSET,
+    )
+
+
+def _unmet_fact(call: Call, one: Unmet) -> UnmetFact:
+    return UnmetFact(
+        reason=one.reason,
+        argument=visible(one.argument) or UNSET,
+        pointer=visible(one.pointer) or UNSET,
+        value_digest=_digest(call, one.value) if one.argument else UNSET,
+        origins=tuple(map(_found_fact, one.found[:MOST_UNMET])),
+        allowed=one.allowed,
+        rule=visible(str(one.place)) if one.place is not None else UNSET,
+    )
+
+
+def _met_fact(call: Call, one: Met) -> MetFact:
+    return MetFact(
+        argument=visible(one.argument),
+        pointer=visible(one.pointer) or UNSET,
+        origins=tuple(map(_found_fact, one.found[:MOST_UNMET])),
+    )
+
+
+def _found_fact(one: Found) -> FoundFact:
+    return FoundFact(
+        origin=one.origin,
+        receipt=visible(one.receipt) or UNSET,
+        tool=visible(one.tool) or UNSET,
+        pointer=visible(one.pointer) or UNSET,
+        label=one.label or UNSET,
+    )
+
+
+def _secret_fact(one: SecretSource) -> SecretFact:
+    return SecretFact(tool=one.tool or UNSET, fields=one.fields or UNSET, use=one.use or UNSET, readers=one.readers)
+
+
+def _digest(call: Call, value: str) -> str:
+    memory = call.session.memory
+    key = memory.key if memory is not None else b""
+    return f"hmac-sha256:{hmac.digest(key, value.encode('utf-8', 'surrogatepass'), 'sha256').hex()}"
