@@ -12,7 +12,7 @@ from guard.flow_gates import MAILS, SENT, mail_gate, send
 from licet import Backends, Gate, Refused, Result, Session
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.core.ledger.entry import FlowFact, read_entry
-from licet.guard.flow import value_of_mcp
+from licet.guard.flow_steps import value_of_mcp
 from licet.guard.ports import LedgerUnavailable
 from licet.guard.result import refusal_line
 from licet.ports import Question
@@ -159,9 +159,7 @@ def test_a_call_that_exceeds_its_budget_asks_nobody(tmp_path: Path) -> None:
         await session.call("list_mail")
         return await send(session, SEEN)
 
-    at = mail_gate(
-        tmp_path, backends=Backends.memory(approver=approver), budget={"max_calls_per_session": 1}
-    )
+    at = mail_gate(tmp_path, backends=Backends.memory(approver=approver), budget={"max_calls_per_session": 1})
     assert run(at, story) == "BUDGET_EXCEEDED"
     assert approver.asked == []
 
@@ -313,7 +311,9 @@ def test_a_session_that_is_opened_again_is_tainted_as_before_and_its_values_are_
     with backends(approver=MemoryApprover()) as parts:
         run(mail_gate(tmp_path, backends=parts), first)
     with backends(approver=MemoryApprover()) as parts:
-        assert run(mail_gate(tmp_path, backends=parts), second) == ("FLOW_ORIGIN" if reads == "list_mail" else "ALLOWED")
+        assert run(mail_gate(tmp_path, backends=parts), second) == (
+            "FLOW_ORIGIN" if reads == "list_mail" else "ALLOWED"
+        )
 
 
 def test_a_session_that_was_never_under_flow_counts_as_tainted(

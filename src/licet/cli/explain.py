@@ -189,8 +189,8 @@ def _arguments_of(entry: dict[str, Any], state: Path | None) -> Mapping[str, obj
     if not request:
         return None
     from licet.assemble.gate import stored_approvals
-    from licet.backends.approvals.store import CannotAnswer
     from licet.assemble.ledger import ledger_in
+    from licet.backends.approvals.store import CannotAnswer
     from licet.guard.ports import Unavailable
 
     try:

@@ -31,7 +31,7 @@ from licet.core.values import money_text
 from licet.declare.arguments import exact
 from licet.guard.deadlines import Deadline, finish, in_time
 from licet.guard.facts import Call
-from licet.guard.flow import unmet_lines
+from licet.guard.flow_steps import unmet_lines
 from licet.guard.grant import Grant
 from licet.guard.ports import (
     Agreement,
@@ -185,9 +185,7 @@ async def reserve(call: Call, registered: Registered, grant: Grant) -> None:
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", f"{_STORE} cannot be used", str(broken))
     if call.reservation is None:
-        call.usage = replace(
-            await spent(call, registered, budgets), approved=call.usage.approved, flow=call.usage.flow
-        )
+        call.usage = replace(await spent(call, registered, budgets), approved=call.usage.approved, flow=call.usage.flow)
         decision = decide(call.request, call.policy.manifest, call.usage)
         if isinstance(decision, Deny):  # it names the limit, and where that is stated
             grant.deny(decision)

@@ -37,7 +37,7 @@ from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
 from licet.guard.facts import Call, SessionFacts, begun
-from licet.guard.flow import judge_call
+from licet.guard.flow_steps import judge_call
 from licet.guard.grant import Grant
 from licet.guard.memory import Moment
 from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
@@ -68,9 +68,7 @@ async def _open_and_run(call: Call, admission: "CallAdmission", arguments: objec
     return await bind_and_run(call, registered, grant)
 
 
-async def begin(
-    session: SessionFacts, tool: str, purpose: str | None = None, moment: Moment | None = None
-) -> Call:
+async def begin(session: SessionFacts, tool: str, purpose: str | None = None, moment: Moment | None = None) -> Call:
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
     await look_up_end(session)  # at each call: `licet session end` is another process
     session.gate.renew_standing()

@@ -11,7 +11,7 @@ from licet.errors import Refused
 from licet.guard.approvals_and_budgets import settle
 from licet.guard.deadlines import finish
 from licet.guard.facts import Call
-from licet.guard.flow import hand_over, handed_of
+from licet.guard.flow_steps import hand_over, handed_of
 from licet.guard.grant import Grant
 from licet.guard.limits import CLOSING_SECONDS, MOST_OF_LOGS
 from licet.guard.ports import LedgerUnavailable, Unavailable

@@ -1,8 +1,9 @@
 """What does a session remember of what its calls, and its host, have handed out?
 
 Each session under a policy with `flow:` has one memory, and delegates have one of their own that begins with that of
-their parent. Only the host adds to the task. Results are added when they are handed to the caller, by `licet.guard.flow`; a
-call is judged by what had been handed out when it was made, so that calls made together do not vouch for each other.
+their parent. Only the host adds to the task. Results are added when they are handed to the caller, by
+`licet.guard.flow_steps`. A call is judged by what had been handed out when it was made, so that calls made together do
+not vouch for each other.
 
 Nothing here is kept on disk. A session that is opened again gets its taint and its secrets back from its receipts, and
 earlier values are unknown. Any thread may use a memory.
@@ -47,9 +48,7 @@ class SessionMemory:
         self.key = secrets.token_bytes(32)  # of digests, until the ledger has given one
         self._known = Known()
         if parent is not None:
-            with parent._lock:
-                self._known = parent._known.child()
-                self._turns = list(parent._turns)
+            self._known, self._turns = parent.for_delegate()
 
     # For the host ----------------------------------------------------------------------------------------------------
 
@@ -98,7 +97,7 @@ class SessionMemory:
             return question(known)
 
     def together(self) -> Moment:
-        """The present moment, for calls that are made together, of which the last may start after the first has ended."""
+        """The present moment, for calls that are made together: the last may start after the first has ended."""
         moment = self.moment()
         with self._lock:
             moment.known = self._known.child()
@@ -122,6 +121,11 @@ class SessionMemory:
 
     # For delegates ---------------------------------------------------------------------------------------------------
 
+    def for_delegate(self) -> tuple[Known, list[str]]:
+        """What a delegate begins with, and the turns of the task."""
+        with self._lock:
+            return self._known.child(), [*self._turns]
+
     def hold(self) -> None:
         """Keep what this delegate reads from its parent, until `hand_back`."""
         self._is_held = True
@@ -131,16 +135,17 @@ class SessionMemory:
         with self._lock:
             if self._parent is not None and self._is_held:
                 self._is_held = False
-                self._parent._absorb(self._known)
+                self._parent.absorb(self._known)
 
-    def _absorb(self, known: Known) -> None:
+    def absorb(self, known: Known) -> None:
+        """Take in what a delegate has read."""
         with self._lock:  # always that of a delegate first, then that of its parent
             self._freeze()
             self._known.absorb(known)
             if self._parent is not None and not self._is_held:
-                self._parent._absorb(known)
+                self._parent.absorb(known)
 
-    # For a session that is opened again --------------------------------------------------------------------------------
+    # For a session that is opened again ------------------------------------------------------------------------------
 
     def restore(self, earlier: Iterable[Entry], key: bytes | None, unreadable: str = "") -> None:
         """Restore taint and secrets from the receipts of this session, before it is asked anything.
@@ -160,7 +165,7 @@ class SessionMemory:
                 if unreadable:
                     known.taint(unreadable)
                 if self._parent is not None:
-                    self._parent._inherited_by(known)  # it may have been restored after this one began
+                    self._parent.pass_on(known)  # it may have been restored after this one began
             self.is_reopened = bool(found or unreadable)
             self.is_restored = True
 
@@ -168,7 +173,8 @@ class SessionMemory:
         yield self._known
         yield from (one.known for one in self._moments if one.known is not None)
 
-    def _inherited_by(self, known: Known) -> None:
+    def pass_on(self, known: Known) -> None:
+        """Taint what a delegate knows as this session is tainted, with its secrets."""
         with self._lock:
             for why in self._known.tainted_by:
                 known.taint(why)

@@ -40,7 +40,7 @@ from licet.core.values import data_digest, data_json, milliseconds, money_text
 from licet.declare.plain_json import data_again, plain_json
 from licet.guard.execution import Layers
 from licet.guard.facts import Call
-from licet.guard.flow import Handed, flow_fact
+from licet.guard.flow_steps import Handed, flow_fact
 from licet.guard.grant import Access
 from licet.guard.limits import MOST_OF_A_CLAIM
 from licet.guard.ports import ASKED_IN_AGENT, Ledger

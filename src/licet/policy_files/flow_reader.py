@@ -37,7 +37,8 @@ def _label_problems(tool: str, labels: Located[Any]) -> Iterator[Problem]:
     if isinstance(labels.value, tuple) and len(labels.value) > MOST_LABELS_OF_TOOL:
         found = f"{len(labels.value)} entries for `{tool}`"
         yield Problem(_origin(labels), found, f"at most {MOST_LABELS_OF_TOOL}")
-    if isinstance(labels.value, Mapping) and [*labels.value] == ["label"]:
+    if isinstance(labels.value, Mapping) and [*labels.value] == ["label"] and labels.value["label"].key:
+        # A key of the long form; a field of this name among others has no key of its own.
         label = labels.value["label"].value
         hint = f"write `{label}` for the whole result, or `{{fields: {{label: {label}}}}}` for a field of that name"
         yield Problem(_origin(labels), f"`label` alone for `{tool}`", "what it is about", hint)

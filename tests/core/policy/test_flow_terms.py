@@ -39,7 +39,7 @@ RULES = (
     "fs:read:/srv/a",
     "fs:*:/srv/a/b",
     "network:read:*.x.test",
-    "network:get@a.x.test",
+    "network:https:get@a.x.test",
     "fs:read:~/x",
 )
 _labels = st.sampled_from(LABELS)
@@ -142,7 +142,7 @@ def _policy(flow: dict[str, Any], tool: dict[str, Any]) -> Manifest:
     return Manifest.from_data({"agent": "a", "flow": flow, "capabilities": {"tools": {"t": tool}}}, _WORKSPACE)
 
 
-_WORKSPACE = {"tools": {"t": {"needs": []}}}
+_WORKSPACE: dict[str, Any] = {"tools": {"t": {"needs": []}}}
 _argument = st.one_of(
     st.fixed_dictionaries(
         {},
@@ -250,6 +250,17 @@ def test_what_two_policies_say_together(case: str) -> None:
     assert flow_document(met_flow(two, one)) == flow_document(met)
 
 
+def test_a_source_that_may_lie_inside_others_is_untrusted() -> None:
+    """Where `~` is gets known later: a weaker label below it must not be lost before that."""
+    one = flow_of({"preset": "guarded", "sources": [{"use": "fs:read:/srv", "label": "authored"}]})
+    hole = {"use": "fs:read:~/x", "label": "identity"}
+    two = flow_of({"preset": "guarded", "sources": [{"use": "fs:read:/srv", "label": "authored"}, hole]})
+    for met in (met_flow(one, two), met_flow(two, one)):
+        real = expanded_flow(met, "/desk", "/srv/home")
+        labels = [(source.use, source.label) for source in real.sources]
+        assert labels == [("fs:read:/srv", "authored"), ("fs:read:/srv/home/x", "untrusted")]
+
+
 PRESETS_TOGETHER = [
     ("off", "trifecta", ("trifecta",)),
     ("watch", "guarded", ("guarded",)),
@@ -326,7 +337,6 @@ def test_directories_are_real_ones_once_they_are_known() -> None:
     assert {*flow_paths(flow)} == {"~/x", "${workdir}/docs", "~/.hr", "${workdir}"}
     real = expanded_flow(flow, "/desk", "/home/me")
     assert {*flow_paths(real)} == {"/home/me/x", "/desk/docs", "/home/me/.hr", "/desk"}
-    assert flow_paths(NO_FLOW) is not None
 
 
 def test_a_manifest_knows_the_roots_that_its_flow_names() -> None:

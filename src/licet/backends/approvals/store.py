@@ -74,7 +74,9 @@ _AGREE = "INSERT OR REPLACE INTO answers (request, signer, narrow, signature, ti
 _UNANSWERED = """expires <= ? AND used = 0 AND denied = ''
 AND NOT EXISTS (SELECT 1 FROM answers WHERE request = requests.id)"""
 # What a request quotes of results goes together with its arguments.
-_DROP = f"UPDATE requests SET arguments = '', body = json_remove(body, '$.unmet') WHERE arguments != '' AND {_UNANSWERED}"  # noqa: S608
+_DROP = (
+    f"UPDATE requests SET arguments = '', body = json_remove(body, '$.unmet') WHERE arguments != '' AND {_UNANSWERED}"  # noqa: S608
+)
 _FORGET_MORE = f"""DELETE FROM requests WHERE rowid IN (SELECT rowid FROM requests
 WHERE agent = ? AND session = ? AND {_UNANSWERED} ORDER BY rowid DESC LIMIT -1 OFFSET {MOST_EXPIRED})"""  # noqa: S608
 _FORGET_ANSWERS = "DELETE FROM answers WHERE request IN (SELECT id FROM requests WHERE expires <= ?)"

@@ -181,7 +181,9 @@ class LedgerReader:
 
     def of_session(self, agent: str, session: str) -> Iterator[Row]:
         """All entries of a session and of its delegates, whose names begin with the agent's and `>`."""
-        ends = "SELECT agent, sequence, number FROM chains WHERE session = ? AND (agent = ? OR (agent > ? AND agent < ?))"
+        ends = (
+            "SELECT agent, sequence, number FROM chains WHERE session = ? AND (agent = ? OR (agent > ? AND agent < ?))"
+        )
         # The entries of one chain, from its end back to its beginning: there is no index of sessions.
         query = f"""SELECT {_COLUMNS} FROM entries
             WHERE number <= ? AND agent = ? AND session = ? ORDER BY number DESC LIMIT ?"""  # noqa: S608

@@ -23,7 +23,9 @@ from licet.core.values import canonical_json, digest, key_bytes, key_text
 FORMAT = 1
 UNSIGNED = "command"  # recorded as the approver of an answer without a signature
 
-_LATER = frozenset({"acts", "why", "deletes", "machine", "flow", "unmet"})  # fields that requests of earlier versions do not have
+_LATER = frozenset(
+    {"acts", "why", "deletes", "machine", "flow", "unmet"}
+)  # fields that requests of earlier versions do not have
 
 # Any call of the tool in a session, this one call, one use inside this call; or deletes under a policy until a day.
 Scope = Literal["session", "call", "use", "standing"]

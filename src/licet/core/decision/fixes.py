@@ -54,7 +54,10 @@ def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note
     if layer.kind == "delegation":
         return delegate(rule), note
     if layer.kind == "readers":
-        return f"add `{_text(rule, roots)}` to the `readers` of the secret under `flow.secrets` in {layer.origin.file}", note
+        return (
+            f"add `{_text(rule, roots)}` to the `readers` of the secret under `flow.secrets` in {layer.origin.file}",
+            note,
+        )
     if layer.kind == "allow":
         return f"add `{_text(rule, roots)}` to `allow`", note
     kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING

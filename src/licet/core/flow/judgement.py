@@ -1,7 +1,7 @@
 """What a judgement says: which arguments of a call have an origin that the policy takes, and which have none.
 
-`licet.core.decision.flow_judgement` makes it, `decide` turns it into a question or a refusal, and a receipt keeps it without
-its texts.
+`licet.core.decision.flow_judgement` makes it, `decide` turns it into a question or a refusal, and a receipt keeps it
+without its texts.
 """
 
 from typing import Literal

@@ -208,7 +208,7 @@ class FoundFact(Fact, frozen=True, kw_only=True):
 
 
 class UnmetFact(Fact, frozen=True, kw_only=True):
-    """A rule of flow that a call did not meet. The value is a digest with a key of the ledger: short values are guessed."""
+    """A rule of flow that a call did not meet. The digest of the value has a key: short values can be guessed."""
 
     reason: str
     argument: str | UnsetType = UNSET  # absent if it is about the call

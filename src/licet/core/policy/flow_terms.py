@@ -164,10 +164,23 @@ def _sources(stated: Iterable[tuple[Label, CapabilitySet]]) -> tuple[Source, ...
     return tuple(sorted(kept, key=lambda one: one.use))
 
 
-def _met_sources(one: Iterable[Source], two: Iterable[Source]) -> tuple[Source, ...]:
+def _met_sources(one: tuple[Source, ...], two: tuple[Source, ...]) -> tuple[Source, ...]:
     """The weaker label of each rule; what only one of the two covers is untrusted, as without any source."""
     mine, theirs = _by_label(one), _by_label(two)
-    return _sources((weaker(a, b), mine[a] & theirs[b]) for a in mine for b in theirs)
+    met = [(weaker(a, b), mine[a] & theirs[b]) for a in mine for b in theirs]
+    return _sources((*met, *_perhaps_inside(one, two), *_perhaps_inside(two, one)))
+
+
+def _perhaps_inside(one: tuple[Source, ...], two: tuple[Source, ...]) -> Iterator[tuple[Label, CapabilitySet]]:
+    """The sources of one policy alone, if it is not known whether they lie inside others: below `~`, next to `/srv`.
+
+    They are untrusted, as what one policy does not cover. Without them, a weaker label inside the others would be lost.
+    """
+    covered, every = CapabilitySet(source.use for source in two), (*one, *two)
+    roots = {Capability(source.use).key.partition("/")[0] for source in every if source.use.startswith("fs:")}
+    for source in one if len(roots) > 1 else ():
+        if source.use.startswith("fs:") and not (rule := CapabilitySet((source.use,))) <= covered:
+            yield "untrusted", rule
 
 
 SecretKey = tuple[str, str, str]  # the tool and its field, or the rule
@@ -277,6 +290,7 @@ def flow_of(data: Mapping[str, Any]) -> Flow:
     """The value of a checked `flow:` in normal form."""
     stated = {tool: _in_order(map(_entry_of, _entries(labels))) for tool, labels in data.get("results", {}).items()}
     roles = {role: tuple(one for one in ORIGINS if one in origins) for role, origins in data.get("roles", {}).items()}
+    roles = {role: roles[role] for role in OF_ROLE if roles.get(role, OF_ROLE[role]) != OF_ROLE[role]}
     return Flow(
         preset=data.get("preset", "off"),
         also=tuple(data.get("also", ())),
@@ -287,7 +301,7 @@ def flow_of(data: Mapping[str, Any]) -> Flow:
             (one["label"], CapabilitySet((one["use"],))) for one in _whole(data, "sources", "use", "label")
         ),
         secrets=_secrets(map(_secret_of, _whole(data, "secrets", "from"))),
-        roles=cast(dict[Role, tuple[FlowOrigin, ...]], roles),
+        roles=roles,
         task_through_client=data.get("task_through_client", False),
         prompt_is_task=data.get("task") == "prompt",
     )
@@ -409,7 +423,7 @@ def flow_only(here: Flow, there: Flow) -> Iterator[tuple[str, str]]:
         if not any(_is_below(domain, other) for other in there.own):
             yield f"addresses in {domain} count as our own", domain
     for name, _, after in _label_differences(there, here, is_raised):
-        yield f"`{name}` is labelled {after}", f"{name} {after}"
+        yield f"{name} is labelled {after}", f"{name} {after}"
     for tool, mine, theirs in _both_labels(there, here):
         if theirs.creates and not mine.creates:
             yield f"what `{tool}` creates may be named{_where(theirs.under)}", f"{tool} creates{_where(theirs.under)}"
@@ -447,11 +461,11 @@ def _both_labels(was: Flow, now: Flow) -> Iterator[tuple[str, ResultLabels, Resu
 def _label_differences(was: Flow, now: Flow, counts: Any) -> Iterator[tuple[str, str, str]]:
     for tool, mine, theirs in _both_labels(was, now):
         if counts(mine.label, theirs.label):
-            yield f"{tool}{_where(theirs.under)}", mine.label, theirs.label
+            yield f"`{tool}`{_where(theirs.under)}", mine.label, theirs.label
         for field in sorted({name for name, _ in (*mine.fields, *theirs.fields)}):
             both = label_at(mine, field), label_at(theirs, field)
             if counts(*both) and both != (mine.label, theirs.label):
-                yield f"{tool}:{field}{_where(theirs.under)}", *both
+                yield f"`{tool}:{field}`{_where(theirs.under)}", *both
 
 
 def _sources_only(here: Iterable[Source], there: Iterable[Source]) -> Iterator[tuple[str, str]]:

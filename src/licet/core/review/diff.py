@@ -327,7 +327,7 @@ def _list_changes(old: _Version, new: _Version) -> SidedChanges:
         yield from _deny_changes(side, mine, other)
         yield from _inspect_changes(side, mine, other)
     for what, *labels in flow_shifts(old.surface.of(keys.FLOW), new.surface.of(keys.FLOW)):
-        yield from _places_of(old, new, "flow").value_changed("changed", "flow", f"label of `{what}`", *labels)
+        yield from _places_of(old, new, "flow").value_changed("changed", "flow", f"label of {what}", *labels)
     yield from _signing_changes(old, new)
     connectors = _places_of(old, new, "connectors")
     yield from version_changes(old.surface.connectors, new.surface.connectors, connectors)

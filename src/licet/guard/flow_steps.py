@@ -42,8 +42,8 @@ _READS = ("fs:read:", "fs:*:", "network:", "storage:read:", "storage:*:")
 _PRIVATE = ("secret:", "connector:")
 _ANY_READ = ("fs:read:*", "network:read:*")  # of a call of which it is not known what it has read
 _UNTRUSTED = ResultLabels()
-# That a person is asked about a call is said in words of licet alone. If it tainted, the same call would be asked about a
-# second time when it is repeated: first because it writes, then because of the question.
+# That a person is asked about a call is said in words of licet alone. If it tainted, the same call would be asked about
+# a second time when it is repeated: first because it writes, then because of the question.
 _QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
 _BLOCK = "#block"  # the field of text in an MCP result that is no JSON
 _READERS = "what may be done after this session has read a secret (`flow.secrets`)"
