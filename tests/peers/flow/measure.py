@@ -174,19 +174,8 @@ async def measure(suite: Suite, policy: Policy, every: int = 1) -> Measured:
 
 def table(rows: Iterable[Row]) -> str:
     """The rows as text, in percent."""
-    heads: tuple[str, ...] = (
-        "policy",
-        "suite",
-        "pairs",
-        "first",
-        "whole",
-        "cold",
-        "no effect",
-        "calls",
-        "unasked",
-        "asks/task",
-        "quiet",
-    )
+    counts = ("calls", "unasked", "attacked", "asks/task", "quiet")
+    heads: tuple[str, ...] = ("policy", "suite", "pairs", *DELIVERIES, "no effect", *counts)
     lines = [heads]
     for row in rows:
         effects = _percent(sum(row.harmless.values()), sum(row.delivered.values()))
@@ -195,6 +184,7 @@ def table(rows: Iterable[Row]) -> str:
                 *(row.policy, row.suite, str(row.pairs)),
                 *(f"{row.share(delivery):.1f}" for delivery in DELIVERIES),
                 *(f"{effects:.1f}", str(row.calls), f"{_percent(row.unasked, row.calls):.1f}"),
+                f"{_percent(row.unasked_under_attack, row.under_attack):.1f}",
                 *(f"{row.asks / row.tasks:.2f}", f"{_percent(row.quiet, row.tasks):.1f}"),
             )
         )
