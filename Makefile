@@ -50,7 +50,7 @@ test-user: .venv ## the tests as an ordinary user, where root runs this
 test-interpreters: .venv ## the tests on every other Python that is installed, each in an environment of its own
 	@scripts/test-interpreters 3.11 3.12 3.13
 
-test-peers: .venv ## public MCP servers, official SDKs, agent frameworks, and other tools where Node is installed
+test-peers: .venv ## public MCP servers, official SDKs, agent frameworks, a suite of hijacked agents, and other tools where Node is
 	@scripts/test-peers
 
 lint: .venv ## formatting, lint rules, tools against their declarations, examples of policies, types and import directions

@@ -1,0 +1,1 @@
+"""A public suite of hijacked agents, replayed without a model through a gate."""
