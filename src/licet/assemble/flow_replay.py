@@ -15,8 +15,8 @@ from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import FLOW_REASONS
 from licet.core.flow.judgement import Judgement, Unmet
-from licet.core.flow.known import Known, Reading
 from licet.core.flow.labels import is_private, labels_of_result, secrets_of_result
+from licet.core.flow.session_knowledge import Known, Reading
 from licet.core.ledger.entry import AccessFact, AgentFact, FlowFact, ParentFact, ProgramsFact
 from licet.core.policy.flow import Flow, ResultLabels
 from licet.core.policy.keys import FLOW

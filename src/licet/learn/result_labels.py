@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from licet.assemble.recorded_calls import RecordedCall, remembered
 from licet.core.flow.labels import KEYS, UNTRUSTED, leaves, reads_like_a_letter
-from licet.core.flow.values import date_of, number_of
+from licet.core.flow.written_values import date_of, number_of
 from licet.core.policy.keys import FLOW
 from licet.core.policy.manifest import Manifest
 from licet.learn.limits import LEAST_OF_FIELD, LONGEST_ID, MOST_FIELDS, MOST_FIELDS_NAMED
