@@ -106,7 +106,7 @@ def _is_anchored(asking: Asking, argument: str, role: Role) -> bool:
         is_to = any(rule.role == "to" for rule in asking.rules.arguments.get(name, ()))
         if role == "to" and not is_to:
             continue
-        found = [sought(one, "to" if is_to else None) for _, one in scalars(value)]
+        found = [sought(one, "to") for _, one in scalars(value)]  # in any case of its letters
         if not found or not all(asking.known.stands_in_task(one) for one in found):
             continue
         names = (one is not None and len(one.text) >= SHORT_VALUE and not one.is_number for one in found)

@@ -129,7 +129,8 @@ def _two_of_three(asking: Asking) -> Iterator[Unmet]:
     if "rule_of_two" not in presets and not (known.secrets_read or known.private_by):
         return
     grant = asking.reach.grant
-    if grant & WRITES:
+    # A tool in this process may declare a write, and hold nothing: its code does it without asking.
+    if grant & WRITES or asking.reach.effect not in (None, "read_only"):
         text = f"{asking.reach.spec.name} may write, after text that somebody else wrote"
         yield Unmet("FLOW_ORIGIN", text=text, place=_origin(asking), fix=_fix())
     elif grant & _NETWORK_READS:

@@ -34,6 +34,7 @@ from licet.core.limits import (
 from licet.core.policy.flow import ResultLabels, Role, SecretSource
 
 _SEPARATOR = "\n"  # no text in normal form has one
+_NEXT_SENTENCE = late_pattern(r"\.(?=[A-Z])")  # in the words of a task, which often have no space there
 _WORD_ENDS = late_pattern(r"[ \n]")
 _DIGIT = late_pattern("[0-9]")
 
@@ -141,7 +142,7 @@ class Searched:
     def find(self, one: Sought, *, task: bool = False) -> Iterator[int]:
         """The numbers of the leaves that a value stands in, each once or more; in the words of a `task` if so said."""
         if one.url is not None:
-            yield from self._with_url(one)
+            yield from self._with_url(one, task=task)
             return
         yield from self._with_text(one, task=task)
         if one.number is not None:
@@ -167,7 +168,7 @@ class Searched:
                 yield number
             place = text.find(needle, end)
 
-    def _with_url(self, one: Sought) -> Iterator[int]:
+    def _with_url(self, one: Sought, *, task: bool) -> Iterator[int]:
         """The leaves with a URL. Only the words with its host are parsed, and of a flood of these the first ones."""
         plain, text = self._text
         if not one.host or len(plain) != len(text):  # then a place in the one is not the same place in the other
@@ -183,7 +184,7 @@ class Searched:
             word = plain[begin:done]
             if (number, word) not in tried:
                 tried.add((number, word))
-                if one.url in url_keys_in(word):
+                if one.url in url_keys_in(word) or (task and one.url in url_keys_in(_NEXT_SENTENCE.sub(" ", word))):
                     yield number
             place = text.find(one.host, done)
 
