@@ -44,14 +44,14 @@ class Asking(Struct, frozen=True):
 
 def judged_arguments(asking: Asking) -> Iterator[Unmet | Met]:
     """Judge every value of every argument that has a rule, in the order of the rules."""
-    tainted = asking.known.tainted
+    tainted, has_secrets = asking.known.tainted, bool(asking.known.secrets_read)
     holds = tainted or any(rule.always for rules in asking.rules.arguments.values() for rule in rules)
     known_keys = _names_in(asking.reach.spec.schema) if holds else frozenset()
     for argument, rules in asking.rules.arguments.items():
         value = asking.arguments.get(argument)
         if value is None:
             continue
-        if any(rule.role in CARRIES for rule in rules):
+        if has_secrets and any(rule.role in CARRIES for rule in rules):
             yield from _secrets_carried(asking, argument, value)
         for rule in rules:
             if (tainted or rule.always) and (rule.role is not None or rule.origins is not None):
