@@ -24,8 +24,8 @@ from licet.guard.session import _ADMISSION
 HR, OTHER = "network:https:post@hr.example.com", "network:https:get@example.org"
 
 
-def program_gate(folder: Path, readers: list[str]) -> Gate:
-    flow = {"preset": "guarded", "secrets": [{"from": {"tool": "search_people"}, "readers": readers}]}
+def program_gate(folder: Path, readers: list[str], preset: str = "guarded") -> Gate:
+    flow = {"preset": preset, "secrets": [{"from": {"tool": "search_people"}, "readers": readers}]}
     read = policy(
         folder,
         search_people,
@@ -68,3 +68,14 @@ def test_a_program_holds_less_after_its_session_has_read_a_secret(
     refused = Deny(Request(PROGRAM), after, Use(OTHER))
     assert "after this session has read a secret" in refused.rules[0].text
     assert "`readers` of the secret" in refused.rules[0].fix
+
+
+def test_watching_takes_nothing_from_a_program(tmp_path: Path) -> None:
+    at = program_gate(tmp_path, [], "watch")
+
+    async def play() -> Reach:
+        async with at.session("s") as session:
+            await session.call("search_people")
+            return await opened(session)
+
+    assert asyncio.run(play()).grant.has(Use(OTHER))

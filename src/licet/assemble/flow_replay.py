@@ -176,7 +176,8 @@ def _judged(call: RecordedCall, manifest: Manifest, memories: _Memories) -> Repl
         return replace(found, why="the manifest does not admit this tool")
     if call.arguments is None:
         return replace(found, why=_NO_ARGUMENTS)
-    ceiling = readers_ceiling(flow, known.secrets_read) if reach.spec.name == COMMANDS else None
+    narrows = reach.spec.name == COMMANDS and not flow.only_watches
+    ceiling = readers_ceiling(flow, known.secrets_read) if narrows else None
     if ceiling is not None:  # a program is not asked about secrets: it holds less
         reach = with_readers(reach, ceiling)
     judgement = judge(reach, flow, call.arguments, known)

@@ -72,7 +72,8 @@ async def judge_call(call: Call, registered: Registered, grant: Grant, flow: Flo
 
     def question(known: Known) -> Judgement:
         nonlocal reach
-        ceiling = readers_ceiling(flow, known.secrets_read) if is_program(registered) else None
+        narrows = is_program(registered) and not flow.only_watches
+        ceiling = readers_ceiling(flow, known.secrets_read) if narrows else None
         if ceiling is not None:
             reach = with_readers(reach, ceiling)
         call.from_task = from_task(arguments, known)
@@ -93,6 +94,8 @@ async def narrow_program(call: Call, grant: Grant, flow: Flow) -> None:
 
     For a call that was decided earlier, maybe by another process: a restored grant is that of the policy alone.
     """
+    if flow.only_watches:
+        return
     memory = call.session.remembering()
     await restore(call, memory)
     ceiling = await memory.ask(None, lambda known: readers_ceiling(flow, known.secrets_read))

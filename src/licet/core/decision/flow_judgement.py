@@ -67,9 +67,7 @@ def judge(reach: Reach, flow: Flow, arguments: Mapping[str, object], known: Know
             met.append(one)
         else:
             unmet.append(one)
-    return Judgement(
-        tuple(dict.fromkeys(unmet)), tuple(dict.fromkeys(met)), known.tainted_by, flow.presets != ("watch",)
-    )
+    return Judgement(tuple(dict.fromkeys(unmet)), tuple(dict.fromkeys(met)), known.tainted_by, not flow.only_watches)
 
 
 # Readers --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 - Nothing here is fuzzy and nothing is decoded: each would let somebody choose a value that is not written there.
 - The texts are hostile: every function takes time in proportion to their length.
 
-What a number, a date, a URL or an address is: `values`.
+What a number, a date, a URL or an address is: `written_values`.
 """
 
 import unicodedata

@@ -1,7 +1,8 @@
 """What a policy says about flow: labels of results, origins that arguments must have, and who may read secrets.
 
 These are the values of the key `flow:`, and of `flow`, `from`, `of`, `always` and `asked_by` at tools. How values are
-matched is `licet.core.flow`; how a call is judged is `licet.core.decision.flow`.
+matched is `licet.core.flow`; how a call is judged,
+`licet.core.decision.flow_judgement`.
 """
 
 from collections.abc import Mapping
@@ -81,6 +82,11 @@ class Flow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def presets(self) -> tuple[Preset, ...]:
         """All presets that hold: of one policy, or of several together."""
         return (self.preset, *self.also)
+
+    @property
+    def only_watches(self) -> bool:
+        """Whether it records what would be asked, and changes nothing."""
+        return self.presets == ("watch",)
 
 
 NO_FLOW = Flow()
