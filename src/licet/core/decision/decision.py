@@ -375,7 +375,9 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
             lines += [_line("because", ground) for ground in decision.rules]
             if reach is not None:
                 lines += [_line("allowed by", ground) for use in uses for ground in reach.grounds_of(use)]
-            lines += [_line("to settle it", ground.fix) for ground in decision.rules if ground.fix]
+            about_flow = [ground for ground in decision.rules if ground.reason in FLOW_REASONS]
+            # What settles an approval of writes does not settle where a value comes from.
+            lines += [_line("to settle it", ground.fix) for ground in about_flow or decision.rules if ground.fix]
         case Deny():
             lines = [f"denied: `{tool}` may not {_what(decision.use)}"]
             rules = decision.rules
