@@ -152,11 +152,12 @@ def origins(made: Workspace) -> list[str]:
         ("mail", BOB, SENT),  # a text that is one JSON document is that value, so its field has a label
         ("mail", MALLORY, UNMET),
         ("both", BOB, SENT),
-        ("differs", MALLORY, SENT),  # a document of its own: the operator's label of the field holds for it too
+        ("differs", BOB, SENT),
+        ("differs", MALLORY, UNMET),  # a document beside the value may be what anybody wrote, such as a body
         ("prose", MALLORY, UNMET),  # `authored`, and still a block that nobody can label
         ("twice", BOB, UNMET),  # a parser drops the first of two equal keys, and a model reads it
         ("twice", MALLORY, UNMET),
-        ("beside", BOB, SENT),
+        ("beside", BOB, UNMET),  # of two blocks, nothing says which one is the value
         ("beside", MALLORY, UNMET),
         ("picture", BOB, SENT),
         ("picture", MALLORY, UNMET),
@@ -169,7 +170,7 @@ def origins(made: Workspace) -> list[str]:
         ("error", MALLORY, UNMET),
     ],
 )
-@pytest.mark.sampled(18)
+@pytest.mark.sampled(19)
 def test_the_policy_labels_what_a_tool_of_a_server_returns(
     tmp_path: Path, store_path: Path, era: str, tool: str, to: str, told: str
 ) -> None:

@@ -11,8 +11,10 @@ import pytest
 from guard.flow_gates import MAILS, SENT, mail_gate, send
 from licet import Backends, Gate, Refused, Result, Session
 from licet.backends.approvals.terminal import MemoryApprover
+from licet.core.flow.labels import leaves
 from licet.core.ledger.entry import FlowFact, read_entry
-from licet.guard.flow_steps import value_of_mcp
+from licet.core.policy.flow import ResultLabels
+from licet.guard.flow_steps import labels_of_mcp, value_of_mcp
 from licet.guard.ports import LedgerUnavailable
 from licet.guard.result import refusal_line
 from licet.ports import Question
@@ -453,6 +455,10 @@ def test_an_entry_of_a_call_without_flow_has_no_such_field(tmp_path: Path) -> No
         (["hello"], {"a": 1}, [{"a": 1}, {"#block": "hello"}]),
         (['{"a": 1, "a": 2}'], None, [{"#block": '{"a": 1, "a": 2}'}]),  # a reader sees both
         (["42"], None, 42),
+        (['{"id": 1}', '{"sender": "x"}'], None, [{"#document": {"id": 1}}, {"#document": {"sender": "x"}}]),
+        (['{"id": 1}', "hello"], None, [{"#document": {"id": 1}}, {"#block": "hello"}]),
+        (['{"id": 1}', '{"sender": "x"}'], {"id": 1}, [{"id": 1}, {"#document": {"sender": "x"}}]),
+        (['{"sender": "x"}'], {"id": 1}, [{"id": 1}, {"#document": {"sender": "x"}}]),
         ([], {"a": 1}, {"a": 1}),
         ([], None, []),
     ],
@@ -464,3 +470,21 @@ def test_a_text_block_that_is_one_json_document_is_that_value(
     if structured is not None:
         result["structuredContent"] = structured
     assert value_of_mcp(result) == remembered
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (ResultLabels(fields=(("sender", "trusted"),)), ["untrusted", "untrusted"]),
+        (ResultLabels(label="trusted"), ["trusted", "trusted"]),
+        (ResultLabels(label="trusted", fields=(("body", "untrusted"),)), ["untrusted", "untrusted"]),
+        (ResultLabels(), ["untrusted", "untrusted"]),
+    ],
+)
+def test_a_mail_that_is_a_document_itself_does_not_get_the_labels_of_fields(
+    labels: ResultLabels, found: list[str]
+) -> None:
+    texts = ['{"sender": "bob@partner.test"}', '{"sender": "mallory@evil.test"}']
+    value = value_of_mcp({"content": [{"type": "text", "text": text} for text in texts]})
+    read = leaves(value, labels_of_mcp(labels), {})
+    assert [one.label for one in read if one.field.endswith("sender")] == found

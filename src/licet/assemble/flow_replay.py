@@ -22,7 +22,7 @@ from licet.core.policy.flow import Flow, ResultLabels
 from licet.core.policy.keys import FLOW
 from licet.core.policy.manifest import COMMANDS, Manifest, asked_tool
 from licet.core.review.sensitive import holds_keys
-from licet.guard.flow_steps import with_readers
+from licet.guard.flow_steps import labels_of_mcp, with_readers
 
 Would = Literal["pass", "ask", "deny", "watch", "not judged"]
 
@@ -32,7 +32,6 @@ _READS = ("fs:read:", "fs:*:", "network:", "storage:read:", "storage:*:", "secre
 _PRIVATE = ("secret:", "connector:")
 _ANY_READ = ("fs:read:*", "network:read:*")  # of a call of which it is not known what it has read
 _UNTRUSTED = ResultLabels()
-_BLOCK = "#block"  # the field of text in an MCP result that is no JSON
 _NO_ARGUMENTS = "its arguments were not recorded"
 
 
@@ -215,7 +214,7 @@ def _reading(call: RecordedCall, manifest: Manifest, *, from_task: bool) -> Read
         sources = tuple(use for use in uses if not use.startswith(_PRIVATE))
         labels = labels_of_result(flow, entry.tool, arguments, sources)
         if is_of_server(entry.tool, manifest):
-            labels = replace(labels, fields=(*labels.fields, (_BLOCK, "untrusted")))
+            labels = labels_of_mcp(labels)
     elif not call.ran and entry.reason in _QUESTIONS:  # words of licet alone
         value = None
     secret = secrets_of_result(flow, entry.tool, uses) if call.ran else ()

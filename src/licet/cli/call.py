@@ -193,8 +193,9 @@ def command(
       key:=json    always read as JSON
 
     \b
-    Under a policy with `flow:`, a session that has read text of others (a mail, a page) may use in some arguments only
-    values that the task or a trusted result has. The task of each call is what --task says:
+    Under a policy with `flow:`, a session that has read text of others (a mail, a page)
+    may use in some arguments only values that the task or a trusted result has.
+    The task is what --task says:
       licet call desk.yaml send_mail to=dora@example.com --task "Send Dora (dora@example.com) the notes"
 
     \b

@@ -53,7 +53,8 @@ _UNTRUSTED = ResultLabels()
 # That a person is asked about a call is said in words of licet alone. If it tainted, the same call would be asked about
 # a second time when it is repeated: first because it writes, then because of the question.
 _QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
-_BLOCK = "#block"  # the field of text in an MCP result that is no JSON
+# The fields of blocks of an MCP result that are not its value: of text, and of a document that only one of them is.
+_BLOCK, _DOCUMENT = "#block", "#document"
 _READERS = "what may be done after this session has read a secret (`flow.secrets`)"
 _MODEL = "the model wrote this itself, or changed it"
 
@@ -231,7 +232,7 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         value, labels = None, _UNTRUSTED
     elif parts.refusal is None and (remembered := getattr(_tool(call), "remembered", None)) is not None:
         value = remembered(value)
-        labels = replace(labels, fields=(*labels.fields, (_BLOCK, "untrusted")))
+        labels = labels_of_mcp(labels)
     counts, untrusted, taints = counted(value, labels, call.plain)
     reading = Reading(
         receipt=call.receipt,
@@ -320,27 +321,42 @@ def _is_of_server(registered: Registered) -> bool:
 
 
 def value_of_mcp(result: object) -> object:
-    """The result of an MCP tool as the value that is remembered. A text block that is one JSON document is that value.
+    """The result of an MCP tool as the value that is remembered, for which the labels of fields are written.
 
-    For the gateway: its tools return it from `remembered`. A block that equals `structuredContent` is no leaf of its
-    own, and every other block is one untrusted leaf, since no field of it has a label.
+    For the gateway: its tools return it from `remembered`. The value is `structuredContent`, or without it the one JSON
+    document of the only text block. A block that equals `structuredContent` is no leaf of its own. A document beside
+    others may be the text of a mail, whatever fields it has: it has the label of the whole result at most. Every other
+    block is one untrusted leaf, since no field of it has a label.
     """
     if not isinstance(result, Mapping):
         return result
     structured = result.get("structuredContent")
     blocks = result.get("content")
+    blocks = blocks if isinstance(blocks, list) else []
+    texts = [_text_of_block(block) for block in blocks]
+    is_value = structured is None and sum(text is not None for text in texts) == 1
     found: list[object] = [] if structured is None else [structured]
     others: list[object] = []
-    for block in blocks if isinstance(blocks, list) else []:
-        text = block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else None
-        document = _document(text) if isinstance(text, str) else None
+    for block, text in zip(blocks, texts, strict=True):
+        document = None if text is None else _document(text)
         if document is None:
-            others.append(block if text is None else text)
-        elif document.value != structured:
+            others.append({_BLOCK: block if text is None else text})
+        elif is_value:
             found.append(document.value)
-    if len(found) == 1 and not others:
-        return found[0]
-    return [*found, *({_BLOCK: one} for one in others)]
+        elif structured is None or document.value != structured:
+            others.append({_DOCUMENT: document.value})
+    return found[0] if found and not others else [*found, *others]
+
+
+def labels_of_mcp(labels: ResultLabels) -> ResultLabels:
+    """The labels of a result with those of its blocks. A document in one has the label of the whole, if it has one."""
+    of_document = "untrusted" if labels.fields else labels.label
+    return replace(labels, fields=(*labels.fields, (_BLOCK, "untrusted"), (_DOCUMENT, of_document)))
+
+
+def _text_of_block(block: object) -> str | None:
+    text = block.get("text") if isinstance(block, Mapping) and block.get("type") == "text" else None
+    return text if isinstance(text, str) else None
 
 
 class _Document(Struct, frozen=True):

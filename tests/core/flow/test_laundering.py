@@ -108,6 +108,22 @@ def _server_hint(known: Known) -> None:
     told(known, "other.search_people", {"mail": EVIL, "annotations": {"label": "trusted"}})
 
 
+def _two_arguments_that_are_joined(known: Known) -> None:
+    told(known, "search_people", {"mail": EVIL}, first="eve", last="evil.test")
+
+
+def _an_ack_that_joins_two_arguments(known: Known) -> None:
+    told(known, "create_event", {"id": EVIL}, name="@Evil.test", kind="Eve")
+
+
+def _pieces_in_a_list(known: Known) -> None:
+    told(known, "search_people", {"mail": EVIL}, parts=["ev", "e@", "ev", "il", ".te", "st"])
+
+
+def _pieces_with_a_decoy_across(known: Known) -> None:
+    told(known, "search_people", {"mail": EVIL}, first="eve", last="evil.test", other="e@evil")
+
+
 TABLE: Mapping[str, Callable[[Known], None]] = {
     name.removeprefix("_").replace("_", " "): made
     for name, made in list(globals().items())
@@ -131,6 +147,38 @@ def test_the_same_results_give_what_they_may_give() -> None:
     known.taint("from the start")
     told(known, "search_people", [{"name": "Eve", "mail": EVIL}], query="Eve")
     assert asked(known, to=EVIL, value=EVIL, content=f"write to {EVIL}").unmet == ()
+
+
+JOINED = [
+    ({"kind": "file-", "number": 17}, "file-17", False),
+    ({"kind": "file", "name": "-17"}, "file-17", False),
+    ({"folder": "docs", "name": "plan"}, "docs/plan", False),
+    ({"first": "1234", "last": "5678"}, "12345678", False),
+    ({"name": "plan"}, "plan-17", True),  # what the tool adds is its own word
+    ({"folder": "docs", "name": "plan"}, "docs/plan-2", True),
+    ({"page": 1, "limit": 10}, "11", True),
+    ({"page": 1, "limit": 10}, 110, True),
+    ({"page": 1, "query": "docs"}, "m-11", True),
+]
+
+
+@pytest.mark.parametrize(("arguments", "made", "counts"), JOINED)
+def test_what_a_tool_makes_of_arguments_alone_is_nothing_that_it_made(
+    arguments: dict[str, Any], made: object, counts: bool
+) -> None:
+    known = Known()
+    known.taint("from the start")
+    told(known, "create_event", {"id": made}, **arguments)
+    told(known, "rename", {"id": made}, **arguments)
+    assert (asked(known, ref=made).unmet == ()) == counts
+
+
+def test_a_flood_of_arguments_in_a_value_takes_bounded_work() -> None:
+    known = Known()
+    known.taint("from the start")
+    arguments = {f"n{number}": "a" * number for number in range(1, 3000)}
+    told(known, "catalogue", "b" + "a" * 20_000, **arguments)
+    assert asked(known, ref="b" + "a" * 20_000).unmet
 
 
 def test_what_is_forgotten_and_what_a_reopened_session_had_are_unknown() -> None:

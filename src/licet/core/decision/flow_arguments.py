@@ -4,22 +4,25 @@ A value whose origin is not allowed is unmet: a person is asked about exactly th
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from licet.core.decision.reach import Reach
 from licet.core.flow.indexed import Sought, sought
 from licet.core.flow.judgement import Found, Met, Unmet, value_name
-from licet.core.flow.labels import scalars, text_of
+from licet.core.flow.labels import KEYS, scalars, text_of
 from licet.core.flow.session_knowledge import Known
 from licet.core.flow.text import normal
-from licet.core.flow.written_values import Address, addresses_in, is_own, path_parts
+from licet.core.flow.written_values import Address, addresses_in, begins_as_path, is_own, path_parts
 from licet.core.limits import LONGEST_JUDGED, SHORT_VALUE
+from licet.core.policy.argument_ties import EITHER, FORMATS, PATH, URL, kind_of_name
 from licet.core.policy.flow import BY_ANCHOR, OF_ROLE, ORIGINS, ArgumentFlow, Flow, FlowOrigin, Role, ToolFlow
 from licet.core.values import Origin
 
 CARRIES: tuple[Role, ...] = ("content", "to", "link")  # the roles of arguments that could carry a secret out
-_KEY = "/#keys"
+_KEY = f"/{KEYS}"
+_MAYBE_PATHS: tuple[Role | None, ...] = ("link", "value", None)  # by their roles; a `ref` is one, and no other role is
 # Whoever takes the one takes the other: a value does not become less acceptable because its label is raised.
 _STRONGER: Mapping[FlowOrigin, tuple[FlowOrigin, ...]] = {
     "seen": ("identity",),
@@ -46,7 +49,7 @@ def judged_arguments(asking: Asking) -> Iterator[Unmet | Met]:
     """Judge every value of every argument that has a rule, in the order of the rules."""
     tainted, has_secrets = asking.known.tainted, bool(asking.known.secrets_read)
     holds = tainted or any(rule.always for rules in asking.rules.arguments.values() for rule in rules)
-    known_keys = _names_in(asking.reach.spec.schema) if holds else frozenset()
+    known_keys = names_in(asking.reach.spec.schema) if holds else frozenset()
     for argument, rules in asking.rules.arguments.items():
         value = asking.arguments.get(argument)
         if value is None:
@@ -70,7 +73,7 @@ def _judged(
     for pointer, one in scalars(value):
         if pointer.endswith(_KEY) and one in known_keys:  # a name of the schema, which nobody chose
             continue
-        found, is_met = _origins(asking, one, rule, allowed)
+        found, is_met = _origins(asking, argument, one, rule, allowed)
         if is_met:
             yield Met(argument, pointer, found)
         else:
@@ -116,20 +119,66 @@ def _is_anchored(asking: Asking, argument: str, role: Role) -> bool:
 
 
 def _origins(
-    asking: Asking, value: object, rule: ArgumentFlow, allowed: tuple[FlowOrigin, ...]
+    asking: Asking, argument: str, value: object, rule: ArgumentFlow, allowed: tuple[FlowOrigin, ...]
 ) -> tuple[tuple[Found, ...], bool]:
     """The origins of a value, and whether one of them is allowed; of a path, also of its folder and its name."""
     one = sought(value, rule.role)
     found = asking.known.origins_of(one, rule.of, asking.flow.own)
     if _is_allowed(found, allowed):
         return found, True
-    parts = path_parts(one.text) if one is not None and one.url is None else None
-    if parts is None or not all(parts):
+    if one is None or one.url is not None or not _is_path(asking, argument, one.text, rule.role):
+        return found, False
+    parts = path_parts(one.text)
+    if parts is None:
         return found, False
     pieces = [asking.known.origins_of(sought(part), rule.of, asking.flow.own) for part in parts]
     if all(_is_allowed(piece, allowed) for piece in pieces):
         return tuple(dict.fromkeys(each for piece in pieces for each in piece)), True
     return found, False
+
+
+def _is_path(asking: Asking, argument: str, text: str, role: Role | None) -> bool:
+    """Whether a value is a path: elsewhere two words that the task has would make an address, or another name."""
+    if role == "ref":
+        return True
+    return role in _MAYBE_PATHS and (begins_as_path(text) or _holds_path(asking, argument))
+
+
+def _holds_path(asking: Asking, argument: str) -> bool:
+    """Whether an argument holds paths, by its name, its schema or a rule about it."""
+    if kind_of_name(argument) == PATH:
+        return True
+    scopes = [rule.get("scope") for rule in _stated(asking, argument)]
+    return any(one == PATH or str(one).startswith("fs:") for one in scopes) or _has_format(asking, argument, PATH)
+
+
+def holds_url(asking: Asking, argument: str) -> bool:
+    """Whether an argument may hold a URL, by its name, its schema or a rule about it."""
+    if kind_of_name(argument) in (URL, EITHER):
+        return True
+    return any(rule.get("scope") in ("network", URL) for rule in _stated(asking, argument)) or _has_format(
+        asking, argument, URL
+    )
+
+
+def _stated(asking: Asking, argument: str) -> list[Mapping[str, Any]]:
+    """The rules of the tool and of its admissions about an argument."""
+    all_rules = (asking.reach.spec.args, *(one.args for one in asking.reach.admissions))
+    return [rule for rules in all_rules if isinstance(rule := rules.get(argument), Mapping)]
+
+
+def _has_format(asking: Asking, argument: str, kind: str) -> bool:
+    schema = asking.reach.spec.schema
+    described = schema.get("properties", {}).get(argument) if schema is not None else None
+    return any(part.get("format") in FORMATS[kind] for part in _parts(described))
+
+
+def _parts(schema: object) -> Iterator[Mapping[str, Any]]:
+    """A schema, and those in it that describe the same value or its items."""
+    if isinstance(schema, Mapping):
+        yield schema
+        for inner in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), schema.get("items")):
+            yield from _parts(inner)
 
 
 def _is_allowed(found: tuple[Found, ...], allowed: tuple[FlowOrigin, ...]) -> bool:
@@ -159,7 +208,7 @@ def _is_ours(address: Address, own: tuple[str, ...]) -> bool:
 
 
 def _sought_address(address: Address) -> Sought | None:
-    if address.kind == "account":
+    if address.kind in ("account", "name"):  # the name may stand in the task as that of a file
         return sought(address.text)
     return sought(address.text, "link" if address.kind == "web" else "to")
 
@@ -214,7 +263,7 @@ def unmet_origin(
     )
 
 
-def _names_in(schema: Mapping[str, object] | None) -> frozenset[str]:
+def names_in(schema: Mapping[str, Any] | None) -> frozenset[str]:
     """The names that a schema gives to the parts of its objects, at any depth."""
     found: set[str] = set()
     rest: list[object] = [schema]

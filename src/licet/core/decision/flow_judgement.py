@@ -5,17 +5,17 @@ what is unmet is asked about or refused, and nothing that another rule refuses i
 """
 
 from collections.abc import Iterator, Mapping
+from decimal import Decimal
 from typing import Any
 
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.flow_arguments import Asking, judged_arguments, unmet_origin
+from licet.core.decision.flow_arguments import Asking, holds_url, judged_arguments, names_in, unmet_origin
 from licet.core.decision.reach import Reach
 from licet.core.flow.indexed import sought
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet
-from licet.core.flow.labels import scalars, text_of
+from licet.core.flow.labels import KEYS, scalars, text_of
 from licet.core.flow.session_knowledge import Known, from_task
 from licet.core.flow.text import folded, words
-from licet.core.policy.argument_ties import EITHER, FORMATS, URL, kind_of_name
 from licet.core.policy.flow import ORIGINS, ArgumentFlow, Flow, FlowOrigin, SecretSource, ToolFlow
 from licet.core.policy.flow_terms import argument_flow
 from licet.core.policy.layer import WRITES
@@ -34,8 +34,8 @@ __all__ = [
 # What a session may still do after it has read a secret that nobody may receive: everything but writes and the network.
 _KEEPS = CapabilitySet(
     (
-        *("fs:read:*", "process:exec:*", "env:read:*", "secret:read:*", "storage:*:tool-private", "storage:*:session"),
-        *("storage:read:personality", "tool:call:*", "connector:use:*"),
+        *("fs:read:*", "process:exec:*", "env:read:*", "secret:read:*", "storage:read:*"),
+        *("tool:call:*", "connector:use:*"),
     )
 )
 _NETWORK_READS = CapabilitySet(("network:read:*",))
@@ -136,45 +136,46 @@ def _two_of_three(asking: Asking) -> Iterator[Unmet]:
 
 
 def _composed_requests(asking: Asking) -> Iterator[Unmet]:
-    """The addresses of a request that stand nowhere whole; of a call without one, any text, which may become one."""
+    """The text of a request that stands whole in neither the task nor a result, with the keys that no schema names.
+
+    Any of it may become a part of the address. A URL must be known as one. Free are values that the schema lists,
+    booleans and numbers.
+    """
     schema = asking.reach.spec.schema
-    properties = schema.get("properties", {}) if schema is not None else {}
-    texts = [
-        (name, pointer, value)
-        for name, argument in asking.arguments.items()
-        for pointer, value in scalars(argument)
-        if isinstance(value, str)
-    ]
-    urls = [one for one in texts if _is_url(asking, one[0], one[2], properties.get(one[0]))]
-    for name, pointer, value in urls or texts:
-        if not urls and (value == "" or _is_listed(value, properties.get(name))):
-            continue
-        if pointer.endswith("/#keys") and isinstance(properties.get(name), Mapping):
-            continue
-        one = sought(value, "link" if urls else None)
-        if not asking.known.has(one):
-            found = asking.known.origins_of(one)
-            what = "is an address that" if urls else ""
-            yield unmet_origin(asking, name, pointer, text_of(value), found, _KNOWN, what)
+    named = names_in(schema)
+    for name, argument in asking.arguments.items():
+        listed = _listed_in(schema, name)
+        for pointer, value in scalars(argument):
+            text = text_of(value)
+            if isinstance(value, bool | int | float | Decimal) or text == "" or text in listed:
+                continue
+            if pointer.endswith(f"/{KEYS}") and text in named:
+                continue
+            is_url = text.strip().casefold().startswith(("http://", "https://")) or holds_url(asking, name)
+            one = sought(value, "link" if is_url else None)
+            if not asking.known.has(one):
+                found = asking.known.origins_of(one)
+                what = "is an address that" if is_url else ""
+                yield unmet_origin(asking, name, pointer, text, found, _KNOWN, what)
 
 
-def _is_url(asking: Asking, name: str, value: str, schema: object) -> bool:
-    if value.strip().casefold().startswith(("http://", "https://")) or kind_of_name(name) in (URL, EITHER):
-        return True
-    stated = [rule.get(name) for rule in (asking.reach.spec.args, *(one.args for one in asking.reach.admissions))]
-    if any(isinstance(rule, Mapping) and rule.get("scope") in ("network", URL) for rule in stated):
-        return True
-    return any(part.get("format") in FORMATS[URL] for part in _parts(schema))
-
-
-def _is_listed(value: str, schema: object) -> bool:
-    """Whether a value is one of those that the schema lists: nobody composed it."""
-    return any(value in part.get("enum", ()) or part.get("const") == value for part in _parts(schema))
-
-
-def _parts(schema: object) -> Iterator[Mapping[str, Any]]:
-    """A schema, and those in it that describe the same value or its items."""
-    if isinstance(schema, Mapping):
-        yield schema
-        for inner in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), schema.get("items")):
-            yield from _parts(inner)
+def _listed_in(schema: Mapping[str, Any] | None, argument: str) -> frozenset[str]:
+    """The texts that a schema lists for an argument, at any depth of it: nobody composed them."""
+    whole: Mapping[str, Any] = schema or {}
+    found: set[str] = set()
+    rest: list[Any] = [whole.get("properties", {}).get(argument)]
+    referred: set[str] = set()
+    while rest:
+        one = rest.pop()
+        if isinstance(one, Mapping):
+            listed = one.get("enum")
+            values = [*(listed if isinstance(listed, list | tuple) else ()), one.get("const")]
+            found.update(value for value in values if isinstance(value, str))
+            rest.extend(one.values())
+            reference = one.get("$ref")
+            if isinstance(reference, str) and reference.startswith("#/$defs/") and reference not in referred:
+                referred.add(reference)
+                rest.append(whole.get("$defs", {}).get(reference.removeprefix("#/$defs/")))
+        elif isinstance(one, list | tuple):
+            rest.extend(one)
+    return frozenset(found)

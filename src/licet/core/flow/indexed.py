@@ -12,7 +12,7 @@ from unicodedata import is_normalized
 from msgspec import Struct
 
 from licet.core.flow.labels import Leaf, below, is_untrusted, leaves, scalars, text_of
-from licet.core.flow.text import folded, is_plain, lowered, normal, stands_in
+from licet.core.flow.text import folded, in_word, is_plain, lowered, normal, stands_in
 from licet.core.flow.written_values import (
     date_of,
     dates_in,
@@ -27,6 +27,7 @@ from licet.core.late_pattern import late_pattern
 from licet.core.limits import (
     LONGEST_JUDGED,
     LONGEST_NAME_IN_A_RESULT,
+    MOST_COMPARED,
     MOST_WORDS_OF_A_NAME,
     MOST_WORDS_PARSED,
     SHORT_VALUE,
@@ -275,6 +276,7 @@ class Indexed:
         "_is_untrusted",
         "_named",
         "_of_task",
+        "_pieces",
         "_secrets",
         "_size",
         "reading",
@@ -287,6 +289,7 @@ class Indexed:
         self._secrets: tuple[SecretSource, ...] | None = None
         self._is_untrusted = reading.is_untrusted
         self._arguments: Searched | None = None
+        self._pieces: tuple[str, ...] = ()  # the texts of the arguments, case folded
         self._of_task: Task | None = None
         self._named: frozenset[int] = frozenset()
         self._asked: frozenset[int] = frozenset()
@@ -352,7 +355,12 @@ class Indexed:
         return self._index
 
     def find_in(self, name: str, one: Sought) -> Iterator[Place]:
-        """Where a value stands in one group; nowhere if it stands in the arguments of its call: that says nothing."""
+        """Where a value stands in one group; nowhere if the arguments of its call have it: that says nothing.
+
+        They have it if it stands in one of them, or if nothing but separators is left of it without their texts: so
+        says the model, not the tool, that `first` and `last` make an address. What the tool adds is its own word, and
+        a short number is no part of another number, or page 1 would hide mail 11.
+        """
         group = self.groups[name]
         is_first = True
         for number in group.find(one):
@@ -369,8 +377,12 @@ class Indexed:
         if self._arguments is None:
             texts = [normal(text_of(value)) for name in self.reading.arguments for value in self._scalars(name)]
             self._arguments = Searched([Leaf("", "", "", text, text, "trusted", 0, False) for text in texts if text])
+            self._pieces = tuple(dict.fromkeys(filter(None, map(folded, texts))))
         loose = Sought(one.text, True, one.number, one.date, one.url, one.host)
-        return next(self._arguments.find(loose), None) is not None
+        if next(self._arguments.find(loose), None) is not None:
+            return True
+        spellings = (one.text,) if one.url is None else (one.text.partition("://")[2] or one.text, one.url)
+        return any(_is_made_of(folded(text), self._pieces, is_number=one.is_number) for text in spellings)
 
     def _scalars(self, name: str) -> list[object]:
         return [value for _, value in scalars(self.reading.arguments[name]) if not isinstance(value, bool)]
@@ -419,6 +431,28 @@ def is_secret(leaf: Leaf, reading: Reading) -> bool:
         or any(leaf.field == field or leaf.field.startswith(f"{field}/") for field in one.fields)
         for one in reading.secret
     )
+
+
+def _is_made_of(text: str, pieces: tuple[str, ...], *, is_number: bool) -> bool:
+    """Whether pieces stand in a text, and no letter and no digit of it is outside of all of them.
+
+    The work is bounded: a text in which they stand too often counts as made of them, so it has no origin.
+    """
+    covered, work, stands = bytearray(not in_word(char) for char in text), 0, False
+    for piece in pieces:
+        if is_number and len(piece) < SHORT_VALUE:
+            continue
+        work += len(text)
+        at, done = text.find(piece), 0
+        while at != -1:
+            begin, end = max(at, done), at + len(piece)
+            covered[begin:end] = b"\x01" * (end - begin)
+            done, stands = end, True
+            work += len(piece)
+            if work > MOST_COMPARED:
+                return True
+            at = text.find(piece, at + 1)
+    return stands and all(covered)
 
 
 def _is_name(text: str) -> bool:

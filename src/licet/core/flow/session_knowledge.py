@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from licet.core.flow.indexed import Indexed, Place, Reading, Sought, Task, sought, was_read
 from licet.core.flow.judgement import Found
-from licet.core.flow.labels import leaves, scalars
+from licet.core.flow.labels import leaves, scalars, text_of
 from licet.core.flow.text import folded
-from licet.core.flow.written_values import is_own
+from licet.core.flow.written_values import begins_as_path, is_own
 from licet.core.limits import (
     LONG_REMEMBERED,
     LONG_UNREAD,
@@ -22,6 +22,7 @@ from licet.core.limits import (
     MOST_UNREAD,
     SHORTEST_SECRET,
 )
+from licet.core.policy.argument_ties import PATH, kind_of_name
 from licet.core.policy.flow import FlowOrigin, SecretSource
 
 __all__ = ["Found", "Known", "Reading", "Sought", "from_task", "sought", "was_read"]
@@ -211,9 +212,10 @@ class Known:
         self._read()
         return self._secret_size >= self._most
 
-    def in_task(self, value: object) -> bool:
+    def in_task(self, name: str, value: object) -> bool:
         """Whether a value of an argument stands in the task: whole, or as a path by its folder and its name."""
-        return self._task.has_all_of(value)
+        is_path = kind_of_name(name) == PATH or begins_as_path(text_of(value).strip())
+        return self._task.has_all_of(value) if is_path else self._task.has(sought(value))
 
     def stands_in_task(self, one: Sought | None) -> bool:
         """Whether a value stands whole in the task."""
@@ -331,9 +333,9 @@ class Known:
 
 def from_task(arguments: Mapping[str, object], known: Known) -> bool:
     """Whether a call took all its arguments from the task. One without arguments took none."""
-    values = [value for name in arguments for _, value in scalars(arguments[name]) if not isinstance(value, bool)]
-    given = [value for value in values if value != ""]
-    return bool(given) and all(known.in_task(value) for value in given)
+    values = [(name, value) for name in arguments for _, value in scalars(arguments[name])]
+    given = [(name, value) for name, value in values if not isinstance(value, bool) and value != ""]
+    return bool(given) and all(known.in_task(name, value) for name, value in given)
 
 
 def _name(reading: Reading) -> str:

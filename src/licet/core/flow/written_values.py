@@ -191,13 +191,18 @@ def path_parts(value: str) -> tuple[str, str] | None:
     return None if any(part in ("", ".", "..") for part in parts) else (folder or "/", name)
 
 
+def begins_as_path(value: str) -> bool:
+    """Whether a value shows by its beginning that it is a path."""
+    return value.startswith(("/", "./", "../", "~/"))
+
+
 # Addresses in content ------------------------------------------------------------------------------------------------
 
 
 class Address(Struct, frozen=True):
     """One address in a text for people, as it stands there in normal form."""
 
-    kind: Literal["mail", "web", "account"]
+    kind: Literal["mail", "web", "name", "account"]  # `name`: of a file or of a host, nothing shows which
     text: str
     host: str = ""  # in canonical form; empty for accounts, and where it is ambiguous
 
@@ -214,13 +219,14 @@ _AFTER_ADDRESSES = ".,;:!?'*_~]}\u2019\u2026\u3002"
 _IDEOGRAPHIC_DOT = "\u3002"  # separates labels as `.` does, says IDNA
 _TOP_LEVEL = late_pattern(r"[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59}")
 _ADDRESS_LITERAL = late_pattern(r"\[[0-9a-fA-F:.]{2,45}\]|\[IPv6:[0-9a-fA-F:.]{2,45}\]")
-# What files are called more often than hosts, although some are top-level domains.
+# What files are called, and no host.
 _FILE_ENDING = late_pattern(
     "avi|bak|bmp|bz2|cfg|conf|cpp|cs|css|csv|dat|db|dll|doc|docx|env|eps|epub|exe|gif|go|gz|heic|htm|html"
-    "|ico|ics|ini|ipynb|java|jpeg|jpg|js|json|jsx|key|lock|log|lua|md|mjs|mkv|mov|mp3|mp4|odp|ods|odt|ogg"
-    "|pdf|php|png|pps|ppt|pptx|ps|py|rar|rb|rs|rst|rtf|sh|sql|sqlite|svg|swift|tar|tex|tgz|tif|tiff|toml"
-    "|ts|tsv|tsx|ttf|txt|wav|webm|webp|wma|wmv|woff|xls|xlsx|xml|yaml|yml|zip"
+    "|ico|ics|ini|ipynb|java|jpeg|jpg|js|json|jsx|key|lock|log|lua|mjs|mkv|mp3|mp4|odp|ods|odt|ogg"
+    "|pdf|php|png|pps|ppt|pptx|rar|rb|rst|rtf|sql|sqlite|svg|swift|tar|tex|tgz|tif|tiff|toml"
+    "|ts|tsv|tsx|ttf|txt|wav|webm|webp|wma|wmv|woff|xls|xlsx|xml|yaml|yml"
 )
+_FILE_OR_HOST = ("md", "mov", "ps", "py", "rs", "sh", "zip")  # endings of files that are top-level domains too
 _IBAN = late_pattern(r"(?<![A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?:[ \-\u2010-\u2015]?[A-Za-z0-9]){11,30}(?![A-Za-z0-9])")
 _AFTER_HOST = late_pattern(r"(?::[0-9]{1,5})?([/?#]\S)|:[0-9]{1,5}(?![^\s/?#])")  # a port alone may be a line number
 _SEPARATORS = late_pattern(r"[ \-\u2010-\u2015\u2212]+")
@@ -237,8 +243,10 @@ def addresses_in(text: str) -> tuple[Address, ...]:
     """The mail addresses, web addresses and account numbers of a text, each once.
 
     - A web address has a scheme, begins with `www.`, or is a bare name whose last label could be a top-level domain:
-      2 to 24 letters, or punycode. So `object.method` counts too. A name that ends as files do (`notes.md`, `run.sh`)
-      counts only where a path or a query follows, although md, mov, ps, py, rs, sh and zip are top-level domains.
+      2 to 24 letters, or punycode. So `object.method` counts too. A name that ends as only files do (`notes.txt`)
+      counts only where a path or a query follows.
+    - A name that ends as files do, and in a top-level domain too (md, mov, ps, py, rs, sh, zip), is a `name`: who runs
+      `curl evil.sh` reads a host. It obeys the same rule as an address, and is compared as the text that it is.
     - Account numbers: an IBAN whose checksum holds, or 8 to 19 digits with spaces and dashes between them; not an ISO
       date of this or the last century.
     - An address that is spelled out (`evil dot com`), or an IP address without a scheme, is not found.
@@ -380,6 +388,10 @@ def _bare_names(text: str) -> Iterator[Address]:
             end = start + len(name)
             follows = _AFTER_HOST.match(text, end)
             if start < done or not _is_web_name(name, bool(follows and follows[1])):
+                continue
+            has_path = bool(follows and follows[1])
+            if not has_path and name.rpartition(".")[2].lower() in _FILE_OR_HOST and name[:4].lower() != "www.":
+                yield Address("name", name, _host(name))  # what follows may be the number of a line
                 continue
             if follows:
                 ends = _URL_ENDS.search(text, end)
