@@ -50,6 +50,11 @@ LONGEST_NAME_IN_A_RESULT = 64  # characters of a name, an id or an address in a 
 LONGEST_ACK = 200  # characters of a confirmation
 MOST_WORDS_OF_A_NAME = 7  # words of each of these
 MOST_WORDS_PARSED = 5000  # words with the host of a URL that are parsed in one result to find it
+FEW_SECRETS = 64  # secret values that are looked for one by one; for more, a text is searched once for all
+MOST_SECRET_STEPS = (
+    16 << 20
+)  # steps of the search for secret values in one call; what would take more cannot be checked
+MOST_RECORDS = 10  # values of one call of which a person is shown the record
 SHORTEST_SECRET = 6  # characters of a secret value that is looked for in arguments
 DEEPEST_POINTER = 200  # characters of a pointer into a result, after which it is cut
 LONGEST_JUDGED = 500  # characters of a value, and of the record that it stands in, that a question shows

@@ -207,7 +207,10 @@ class Handed(Struct, frozen=True):
 
 
 def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
-    """What a call hands out. An error text is untrusted, and so is a result that was cut: its end is not remembered."""
+    """What a call hands out. An error text is untrusted, and so is a result that was cut.
+
+    Nothing of a cut result is remembered, and its beginning may have held anything: all secrets of its sources.
+    """
     if not call.is_heard:
         return Handed(None)
     uses = read_uses(call, parts)
@@ -239,7 +242,8 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         secret=secret,
         from_task=call.from_task,
         size=call.result_bytes,
-        is_untrusted=taints if counts.total() < LEAVES_COUNTED else None,
+        is_untrusted=parts.truncated or (taints if counts.total() < LEAVES_COUNTED else None),
+        is_cut=parts.truncated,
         private=not flow.secrets and is_private(uses, holds_keys),
     )
     taints = taints or parts.truncated
@@ -261,7 +265,9 @@ def _tool(call: Call) -> object:
 
 def hand_over(call: Call, handed: Handed) -> None:
     """Remember what the caller gets now."""
-    memory = call.session.memory
+    # A delegate that was ended meanwhile has none any more, and its result still goes to the code of its parent.
+    memories = (one.memory for one in (call.session, *_above(call.session)))
+    memory = next((one for one in memories if one is not None), None)
     if memory is None:
         return
     if handed.reading is not None:
