@@ -157,7 +157,9 @@ async def _restore(call: Call, session: SessionFacts, memory: SessionMemory, led
     # A call without a receipt may have returned something before its process ended.
     earlier = [one for one in found if one.kind == "receipt" and one.tool != SESSION_END]
     earlier += [one for one in found if one.kind == "decision" and one.id not in ended | running]
-    memory.restore(earlier, key)
+    # A delegate knows what its parent knows. A memory that was dropped here is noted if it was given anything.
+    is_resumed = session.parent is None and not all(session.gate.made(one.id) for one in earlier)
+    memory.restore(earlier, key, is_resumed=is_resumed)
 
 
 # What a person is shown ----------------------------------------------------------------------------------------------

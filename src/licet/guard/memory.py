@@ -5,9 +5,8 @@ their parent. Only the host adds to the task. Results are added when they are ha
 `licet.guard.flow_steps`. A call is judged by what had been handed out when it was made, so that calls made together do
 not vouch for each other.
 
-Nothing here is kept on disk. A session that is opened again, with receipts from before, counts as tainted: what its
-host gave it is in no receipt. It gets its secrets back from them, and earlier values are unknown. Any thread may use a
-memory.
+Nothing here is kept on disk. A session that has receipts of another process counts as tainted: what its host gave it is
+in no receipt. It gets its secrets back from them, and earlier values are unknown. Any thread may use a memory.
 """
 
 import asyncio
@@ -197,11 +196,13 @@ class SessionMemory:
 
     # For a session that is opened again ------------------------------------------------------------------------------
 
-    def restore(self, earlier: Iterable[Entry], key: bytes | None, unreadable: str = "") -> None:
+    def restore(
+        self, earlier: Iterable[Entry], key: bytes | None, unreadable: str = "", *, is_resumed: bool = False
+    ) -> None:
         """Restore taint and secrets from the receipts of this session, before it is asked anything.
 
-        Their values stay unknown. A session that was begun when another memory had it counts as tainted: what a host
-        gives it is in no receipt. `unreadable` is why the receipts could not be read: then it does, too.
+        Their values stay unknown. If it is resumed, another process had it, and it counts as tainted: what a host gives
+        it is in no receipt. `unreadable` is why the receipts could not be read: then it does, too.
         """
         found = list(earlier)
         with self._lock:
@@ -213,7 +214,7 @@ class SessionMemory:
             for known in {id(one): one for one in self._states()}.values():
                 for entry in found:
                     _restore(known, entry)
-                if unreadable or (found and self._parent is None):  # a delegate knows what its parent knows
+                if unreadable or is_resumed:
                     known.taint(unreadable or _RESUMED)
                 if self._parent is not None:
                     self._parent.pass_on(known)  # it may have been restored after this one began
