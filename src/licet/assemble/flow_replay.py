@@ -221,7 +221,10 @@ def _reading(call: RecordedCall, manifest: Manifest, *, from_task: bool) -> Read
     private = not flow.secrets and is_private(uses, holds_keys)
     if value is None and not (secret or private):
         return None
-    return Reading(entry.id, entry.tool, value, arguments, labels, secret, from_task=from_task, private=private)
+    is_cut = call.ran and not call.is_kept  # then it may have held anything that its sources have
+    return Reading(
+        entry.id, entry.tool, value, arguments, labels, secret, from_task=from_task, private=private, is_cut=is_cut
+    )
 
 
 def _read_uses(call: RecordedCall, manifest: Manifest) -> tuple[str, ...]:

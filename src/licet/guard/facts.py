@@ -64,6 +64,10 @@ class GateFacts(ABC):
         """A new receipt id."""
 
     @abstractmethod
+    def made(self, receipt: str) -> bool:
+        """Whether a receipt id is of this gate, as it is in this process."""
+
+    @abstractmethod
     def is_current(self, registered: Registered) -> bool:
         """Whether a call of this tool would be decided by the same policy now. Thread-safe, and never reloads."""
 

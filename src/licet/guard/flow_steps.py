@@ -161,7 +161,9 @@ async def _restore(call: Call, session: SessionFacts, memory: SessionMemory, led
     # A call without a receipt may have returned something before its process ended.
     earlier = [one for one in found if one.kind == "receipt" and one.tool != SESSION_END]
     earlier += [one for one in found if one.kind == "decision" and one.id not in ended | running]
-    memory.restore(earlier, key)
+    # A delegate knows what its parent knows. A memory that was dropped here is noted if it was given anything.
+    is_resumed = session.parent is None and not all(session.gate.made(one.id) for one in earlier)
+    memory.restore(earlier, key, is_resumed=is_resumed)
 
 
 # What a person is shown ----------------------------------------------------------------------------------------------
@@ -211,7 +213,10 @@ class Handed(Struct, frozen=True):
 
 
 def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
-    """What a call hands out. An error text is untrusted, and so is a result that was cut: its end is not remembered."""
+    """What a call hands out. An error text is untrusted, and so is a result that was cut.
+
+    Nothing of a cut result is remembered, and its beginning may have held anything: all secrets of its sources.
+    """
     if not call.is_heard:
         return Handed(None)
     uses = read_uses(call, parts)
@@ -243,7 +248,8 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         secret=secret,
         from_task=call.from_task,
         size=call.result_bytes,
-        is_untrusted=taints if counts.total() < LEAVES_COUNTED else None,
+        is_untrusted=parts.truncated or (taints if counts.total() < LEAVES_COUNTED else None),
+        is_cut=parts.truncated,
         private=not flow.secrets and is_private(uses, holds_keys),
     )
     taints = taints or parts.truncated
@@ -265,7 +271,9 @@ def _tool(call: Call) -> object:
 
 def hand_over(call: Call, handed: Handed) -> None:
     """Remember what the caller gets now."""
-    memory = call.session.memory
+    # A delegate that was ended meanwhile has none any more, and its result still goes to the code of its parent.
+    memories = (one.memory for one in (call.session, *_above(call.session)))
+    memory = next((one for one in memories if one is not None), None)
     if memory is None:
         return
     if handed.reading is not None:

@@ -299,6 +299,10 @@ class BareGate(GateFacts):
             self._number_receipts()
         return f"{self._receipts}{next(self._numbers)}"
 
+    def made(self, receipt: str) -> bool:
+        """Whether a receipt id is of this gate, as it is in this process."""
+        return receipt.startswith(self._receipts)
+
 
 class _Delegated(BareGate):
     """A gate for a delegate. It is reloaded and frozen together with its parent."""

@@ -26,6 +26,7 @@ MOST_LINKS = 40  # links that one path may lead through, as in the kernel
 
 # What sessions remember of results
 MEMORIES_KEPT = 64  # sessions of a gate whose results are remembered although nobody holds them now
+SESSIONS_NOTED = 100_000  # sessions that stay tainted when their memory is dropped; beyond, each new one begins so
 LEAVES_COUNTED = 2000  # leaves of one result that a receipt counts by label
 LONG_ARGUMENTS = 64 << 10  # bytes of arguments; where longer ones come from is asked in a thread
 LEAST_OF_A_VALUE = 64  # bytes that each value in them counts at least

@@ -5,25 +5,31 @@ their parent. Only the host adds to the task. Results are added when they are ha
 `licet.guard.flow_steps`. A call is judged by what had been handed out when it was made, so that calls made together do
 not vouch for each other.
 
-Nothing here is kept on disk. A session that is opened again gets its taint and its secrets back from its receipts, and
-earlier values are unknown. Any thread may use a memory.
+Nothing here is kept on disk. A session that has receipts of another process counts as tainted: what its host gave it is
+in no receipt. It gets its secrets back from them, and earlier values are unknown. Any thread may use a memory.
 """
 
 import asyncio
+import hashlib
 import secrets
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 from weakref import WeakSet, WeakValueDictionary
 
+from licet.core.flow.indexed import Indexed
 from licet.core.flow.session_knowledge import Known, Reading
 from licet.core.ledger.entry import Entry, FlowFact, SecretFact
 from licet.core.policy.flow import SecretSource
-from licet.guard.limits import MEMORIES_KEPT
+from licet.guard.limits import MEMORIES_KEPT, SESSIONS_NOTED
 from licet.guard.ports import free_after_fork
 
 _T = TypeVar("_T")
+_DROPPED = "this session was given something before, and what it knew was dropped"
+_UNNOTED = "more sessions than are noted were given something: this one may be one of them"
+_RESUMED = "this session was begun earlier, and what its host has given it since is not known"
 
 
 class Moment:
@@ -36,9 +42,11 @@ class Moment:
 
 
 class SessionMemory:
-    """The memory of one session."""
+    """The memory of one session. `note` is called when it is tainted by what is in no receipt."""
 
-    def __init__(self, parent: "SessionMemory | None" = None) -> None:
+    def __init__(self, parent: "SessionMemory | None" = None, note: Callable[[], None] | None = None) -> None:
+        self._note = note
+        self._delegates: WeakSet[SessionMemory] = WeakSet()
         self._lock = free_after_fork(threading.RLock())
         self._moments: WeakSet[Moment] = WeakSet()
         self._turns: list[str] = []
@@ -49,7 +57,7 @@ class SessionMemory:
         self.key = secrets.token_bytes(32)  # of digests, until the ledger has given one
         self._known = Known()
         if parent is not None:
-            self._known, self._turns = parent.for_delegate()
+            self._known, self._turns = parent.for_delegate(self)
 
     # For the host ----------------------------------------------------------------------------------------------------
 
@@ -71,13 +79,22 @@ class SessionMemory:
         if task and task not in self._turns:
             self.say(task)
 
+    def begin_tainted(self, why: str) -> None:
+        """Begin as tainted, before anybody else knows this memory."""
+        self._known.taint(why)
+
     def taint(self, why: str) -> None:
         """Let origins matter from now on. Taint never goes away."""
         with self._lock:
             self._freeze()
             self._known.taint(why)
-            if self._parent is not None and not self._is_held:
+            self._noted()
+            if self._parent is not None:  # also of one whose answer is awaited: its calls are made by the same code
                 self._parent.taint(why)
+
+    def _noted(self) -> None:
+        if self._note is not None:
+            self._note()
 
     # For calls -------------------------------------------------------------------------------------------------------
 
@@ -106,10 +123,12 @@ class SessionMemory:
     @property
     def is_behind(self) -> bool:
         """Whether so much was handed over since the last question that its text should be taken out."""
-        return self._known.is_behind
+        return self._known.is_behind or (self._parent is not None and self._parent.is_behind)
 
     async def catch_up(self) -> None:
-        """Take the text out of what was handed over, in a thread."""
+        """Take the text out of what was handed over, in a thread. For those above a delegate, too."""
+        if self._parent is not None and self._parent.is_behind:
+            await self._parent.catch_up()
         with self._lock:
             known = self._known.child()
         await asyncio.to_thread(known.index)
@@ -124,12 +143,21 @@ class SessionMemory:
         return moment
 
     def remember(self, reading: Reading) -> None:
-        """Remember what is handed out now."""
-        with self._lock:
+        """Remember what is handed out now. It taints those above at once, wherever its text is known."""
+        self.keep(Indexed(reading), is_text=True)
+
+    def keep(self, result: Indexed, *, is_text: bool) -> None:
+        """Remember a result; without its text, only that it taints, and which secrets it has."""
+        with self._lock:  # always that of a delegate first, then that of its parent
             self._freeze()
-            self._known.remember(reading)
-            if self._parent is not None and not self._is_held:
-                self._parent.remember(reading)
+            if is_text:
+                self._known.keep(result)
+            else:
+                self._known.hear_of(result)
+            if not result.reading.receipt:
+                self._noted()
+            if self._parent is not None:
+                self._parent.keep(result, is_text=is_text and not self._is_held)
 
     def _freeze(self) -> None:
         """Keep what was known until now for the calls that were made before, and are not judged yet."""
@@ -141,13 +169,14 @@ class SessionMemory:
 
     # For delegates ---------------------------------------------------------------------------------------------------
 
-    def for_delegate(self) -> tuple[Known, list[str]]:
+    def for_delegate(self, delegate: "SessionMemory") -> tuple[Known, list[str]]:
         """What a delegate begins with, and the turns of the task."""
         with self._lock:
+            self._delegates.add(delegate)
             return self._known.child(), [*self._turns]
 
     def hold(self) -> None:
-        """Keep what this delegate reads from its parent, until `hand_back`."""
+        """Keep the text that this delegate reads from its parent, until `hand_back`. Taint and secrets reach it."""
         self._is_held = True
 
     def hand_back(self) -> None:
@@ -159,7 +188,7 @@ class SessionMemory:
 
     def absorb(self, known: Known) -> None:
         """Take in what a delegate has read."""
-        with self._lock:  # always that of a delegate first, then that of its parent
+        with self._lock:
             self._freeze()
             self._known.absorb(known)
             if self._parent is not None and not self._is_held:
@@ -167,10 +196,13 @@ class SessionMemory:
 
     # For a session that is opened again ------------------------------------------------------------------------------
 
-    def restore(self, earlier: Iterable[Entry], key: bytes | None, unreadable: str = "") -> None:
+    def restore(
+        self, earlier: Iterable[Entry], key: bytes | None, unreadable: str = "", *, is_resumed: bool = False
+    ) -> None:
         """Restore taint and secrets from the receipts of this session, before it is asked anything.
 
-        Their values stay unknown. `unreadable` is why they could not be read: then it counts as tainted.
+        Their values stay unknown. If it is resumed, another process had it, and it counts as tainted: what a host gives
+        it is in no receipt. `unreadable` is why the receipts could not be read: then it does, too.
         """
         found = list(earlier)
         with self._lock:
@@ -182,8 +214,8 @@ class SessionMemory:
             for known in {id(one): one for one in self._states()}.values():
                 for entry in found:
                     _restore(known, entry)
-                if unreadable:
-                    known.taint(unreadable)
+                if unreadable or is_resumed:
+                    known.taint(unreadable or _RESUMED)
                 if self._parent is not None:
                     self._parent.pass_on(known)  # it may have been restored after this one began
             self.is_reopened = bool(found or unreadable)
@@ -201,11 +233,12 @@ class SessionMemory:
     def forget(self) -> None:
         """Forget all results, since calls were made that nobody watched. The next call reads the receipts."""
         with self._lock:
-            self._known = Known()
-            for turn in self._turns:
-                self._known.say(turn)
+            self._known = self._known.without_results()
             self._moments.clear()
             self.is_restored = False
+            delegates = list(self._delegates)
+        for delegate in delegates:
+            delegate.forget()
 
 
 class Memories:
@@ -215,13 +248,19 @@ class Memories:
         self._lock = free_after_fork(threading.Lock())
         self._live: WeakValueDictionary[tuple[str, str], SessionMemory] = WeakValueDictionary()
         self._last: OrderedDict[tuple[str, str], SessionMemory] = OrderedDict()
+        # Sessions that were tainted by what is in no receipt, so that dropping a memory does not clean its session.
+        self._given: set[bytes] = set()
+        self._is_given_full = False
 
     def of(self, name: tuple[str, str]) -> SessionMemory:
         """The memory of a session, which is made if there is none."""
         with self._lock:
             memory = self._live.get(name)
             if memory is None:
-                memory = self._live[name] = SessionMemory()
+                memory = self._live[name] = SessionMemory(note=partial(self._note, name))
+                is_given = _digest(name) in self._given
+                if is_given or self._is_given_full:
+                    memory.begin_tainted(_DROPPED if is_given else _UNNOTED)
             self._last[name] = memory
             self._last.move_to_end(name)
             while len(self._last) > MEMORIES_KEPT:
@@ -233,6 +272,14 @@ class Memories:
         with self._lock:
             self._last.pop(name, None)
             self._live.pop(name, None)
+            self._given.discard(_digest(name))
+
+    def _note(self, name: tuple[str, str]) -> None:
+        with self._lock:
+            if len(self._given) < SESSIONS_NOTED:
+                self._given.add(_digest(name))
+            else:
+                self._is_given_full = self._is_given_full or _digest(name) not in self._given
 
     def forget(self) -> None:
         """Forget all results of all sessions, when a policy without `flow:` takes over."""
@@ -240,6 +287,11 @@ class Memories:
             live = list(self._live.values())
         for memory in live:
             memory.forget()
+
+
+def _digest(name: tuple[str, str]) -> bytes:
+    """The name of a session as few bytes: a client may choose long ones. One that collides is tainted, too."""
+    return hashlib.blake2b("\0".join(name).encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
 def _restore(known: Known, entry: Entry) -> None:

@@ -189,6 +189,8 @@ class Session(SessionFacts):
             await asyncio.sleep(END_PAUSE)
         self.gate.agreed.pop(self.name, None)
         self.gate.memories.end(self.name)
+        if self.memory is not None:
+            self.memory.hand_back()  # what was read goes on to the code that has ended it
         self.memory = None
         if kv is not None:
             await kv.clear(scope)

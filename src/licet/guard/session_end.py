@@ -33,6 +33,8 @@ async def look_up_end(session: SessionFacts) -> None:
             gate.ended.add(session.name)
             gate.agreed.pop(session.name, None)
             gate.memories.end(session.name)
+            if session.memory is not None:
+                session.memory.hand_back()
             session.memory = None
     except Exception as error:  # a user's store may raise anything
         # The session may have been ended, so its calls are refused with this text.

@@ -6,16 +6,17 @@ A value whose origin is not allowed is unmet: a person is asked about exactly th
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from licet.core.decision.reach import Reach
 from licet.core.flow.indexed import Sought, sought
 from licet.core.flow.judgement import Found, Met, Unmet, value_name
 from licet.core.flow.labels import KEYS, scalars, text_of
+from licet.core.flow.secret_values import Steps, TooManySecrets
 from licet.core.flow.session_knowledge import Known
 from licet.core.flow.text import normal
 from licet.core.flow.written_values import Address, addresses_in, begins_as_path, is_own, path_parts
-from licet.core.limits import LONGEST_JUDGED, SHORT_VALUE
+from licet.core.limits import LONGEST_JUDGED, MOST_RECORDS, SHORT_VALUE
 from licet.core.policy.argument_ties import EITHER, FORMATS, PATH, URL, kind_of_name
 from licet.core.policy.flow import BY_ANCHOR, OF_ROLE, ORIGINS, ArgumentFlow, Flow, FlowOrigin, Role, ToolFlow
 from licet.core.values import Origin
@@ -39,6 +40,16 @@ class Asking(Struct, frozen=True):
     rules: ToolFlow
     arguments: Mapping[str, object]
     known: Known
+    steps: Steps = field(default_factory=Steps)  # of the search for secrets
+    records: list[str] = field(default_factory=list)  # those that were looked up, for a person
+
+    def record_of(self, found: tuple[Found, ...]) -> str:
+        """The record that a value stands in; empty if it stands in none, or after as many as a person reads."""
+        where = next((one for one in found if one.receipt), None)
+        if where is None or len(self.records) >= MOST_RECORDS:
+            return ""
+        self.records.append(self.known.record_of(where))
+        return self.records[-1]
 
     def place_of(self, argument: str) -> Origin | None:
         """Where the rule on an argument is written."""
@@ -214,13 +225,22 @@ def _sought_address(address: Address) -> Sought | None:
 
 
 def _secrets_carried(asking: Asking, argument: str, value: object) -> Iterator[Unmet]:
-    shown = asking.known.is_full_of_secrets
-    if shown:
-        text = f"{argument} cannot be checked: too many secrets were read"
-        yield Unmet("FLOW_SECRET", argument, "", text=text, place=asking.place_of(argument), fix=_APPROVE)
+    unchecked = Unmet(
+        "FLOW_SECRET",
+        argument,
+        text=f"{argument} cannot be checked: too many secrets were read",
+        place=asking.place_of(argument),
+        fix=_APPROVE,
+    )
+    if asking.known.is_full_of_secrets:
+        yield unchecked
         return
     for pointer, one in scalars(value):
-        held = asking.known.secrets_in(text_of(one)) if not isinstance(one, bool) else None
+        try:
+            held = asking.known.secrets_in(text_of(one), asking.steps) if not isinstance(one, bool) else None
+        except TooManySecrets:
+            yield unchecked
+            return
         if held is not None:
             yield Unmet(
                 "FLOW_SECRET",
@@ -247,14 +267,13 @@ def unmet_origin(
     what: str = "",
 ) -> Unmet:
     """An argument whose origin is not allowed, with the record that it stands in."""
-    where = next((one for one in found if one.receipt), None)
     subject = value_name(argument, pointer)
     return Unmet(
         "FLOW_ORIGIN",
         argument,
         pointer,
         value[:LONGEST_JUDGED],
-        asking.known.record_of(where) if where is not None else "",
+        asking.record_of(found),
         found,
         allowed,
         f"{subject} {what or ''}".rstrip() + " does not come from the task or a trusted result",

@@ -54,6 +54,7 @@ class Reading(Struct, frozen=True):
     size: int = 0  # bytes of it as JSON, about
     is_untrusted: bool | None = None  # whether it has an untrusted leaf; None if nobody has looked yet
     private: bool = False  # whether it is private although no label says so, for `trifecta`
+    is_cut: bool = False  # whether the caller got the beginning of something longer, of which nothing is kept here
 
 
 class Sought(Struct, frozen=True):
@@ -277,6 +278,7 @@ class Indexed:
         "_named",
         "_of_task",
         "_pieces",
+        "_records",
         "_secrets",
         "_size",
         "reading",
@@ -293,6 +295,7 @@ class Indexed:
         self._of_task: Task | None = None
         self._named: frozenset[int] = frozenset()
         self._asked: frozenset[int] = frozenset()
+        self._records: tuple[Mapping[str, int], Mapping[int, str]] | None = None
 
     @property
     def is_untrusted(self) -> bool:
@@ -310,13 +313,23 @@ class Indexed:
         return self._secrets
 
     @property
+    def is_looked_at(self) -> bool:
+        """Whether it is known what it taints, and which secret sources it has something of."""
+        return self._is_untrusted is not None and self._secrets is not None
+
+    def look(self) -> None:
+        """Look for what a session has to know of it although its text is not remembered."""
+        _ = self.is_untrusted, self.secrets_read
+
+    @property
     def is_indexed(self) -> bool:
         """Whether its text was taken out."""
         return self._index is not None
 
     def prepare(self) -> None:
         """Look for all that a question may ask first."""
-        _ = self.size, self.is_untrusted, self.secrets_read
+        _ = self.size
+        self.look()
 
     @property
     def groups(self) -> Mapping[str, Searched]:
@@ -409,17 +422,24 @@ class Indexed:
                     found.add(record)
         return frozenset(found)
 
-    def record_text(self, record: int) -> str:
-        """The leaves of a record for a person to read, each with its field; cut where it is long."""
-        parts: list[str] = []
-        length = 0
-        for leaf in leaves(self.reading.value, self.reading.labels, self.reading.arguments):
-            if leaf.record == record and not leaf.field.endswith("#keys"):
-                parts.append(f"{leaf.field}: {leaf.text}" if leaf.field else leaf.text)
-                length += len(parts[-1])
-                if length > LONGEST_JUDGED:
-                    break
-        return "; ".join(parts)[:LONGEST_JUDGED]
+    def record_at(self, pointer: str) -> str:
+        """The record of a leaf for a person to read, each part with its field; cut where it is long.
+
+        All records are made at the first question: a call may have thousands of values that are asked about.
+        """
+        if self._records is None:
+            numbers: dict[str, int] = {}
+            parts: dict[int, list[str]] = {}
+            lengths: dict[int, int] = {}
+            for leaf in leaves(self.reading.value, self.reading.labels, self.reading.arguments):
+                numbers.setdefault(leaf.pointer, leaf.record)
+                if lengths.get(leaf.record, 0) <= LONGEST_JUDGED and not leaf.field.endswith("#keys"):
+                    text = leaf.text[: LONGEST_JUDGED + 1]
+                    parts.setdefault(leaf.record, []).append(f"{leaf.field}: {text}" if leaf.field else text)
+                    lengths[leaf.record] = lengths.get(leaf.record, 0) + len(parts[leaf.record][-1])
+            self._records = numbers, {record: "; ".join(one)[:LONGEST_JUDGED] for record, one in parts.items()}
+        numbers_of, texts = self._records
+        return texts.get(numbers_of[pointer], "") if pointer in numbers_of else ""
 
 
 def is_secret(leaf: Leaf, reading: Reading) -> bool:
@@ -464,7 +484,7 @@ def _is_name(text: str) -> bool:
 
 def was_read(source: SecretSource, reading: Reading) -> bool:
     """Whether a result has what a source calls secret. A source without fields is secret as a whole."""
-    if not source.tool or not source.fields:
+    if reading.is_cut or not source.tool or not source.fields:
         return True
     return any(
         not leaf.field or any(leaf.field == field or leaf.field.startswith(f"{field}/") for field in source.fields)

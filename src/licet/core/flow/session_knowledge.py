@@ -10,10 +10,12 @@ from msgspec import Struct
 
 from licet.core.flow.indexed import Indexed, Place, Reading, Sought, Task, sought, was_read
 from licet.core.flow.judgement import Found
-from licet.core.flow.labels import leaves, scalars, text_of
+from licet.core.flow.labels import scalars, text_of
+from licet.core.flow.secret_values import SecretFound, SecretValues, Steps
 from licet.core.flow.text import folded
 from licet.core.flow.written_values import begins_as_path, is_own
 from licet.core.limits import (
+    FEW_SECRETS,
     LONG_REMEMBERED,
     LONG_UNREAD,
     MOST_FOUND,
@@ -33,14 +35,6 @@ _OF_GROUP: Mapping[str, FlowOrigin] = {
     "made": "made",
     "untrusted": "seen",
 }
-
-
-class SecretFound(Struct, frozen=True):
-    """A secret value that stands in an argument, and where it was read. The value itself is not said."""
-
-    receipt: str
-    tool: str
-    pointer: str
 
 
 class Held(Struct, frozen=True):
@@ -69,8 +63,7 @@ class Known:
         self._unread_size = 0
         self._results: list[Indexed] = []
         self._size = 0  # of their text
-        self._secrets: dict[str, SecretFound] = {}  # by the value, case folded
-        self._secret_size = 0
+        self._secrets = SecretValues()
 
     # What it is told
 
@@ -98,15 +91,22 @@ class Known:
 
     def remember(self, reading: Reading) -> None:
         """Keep a result that is handed over. Its text is taken out when a question comes."""
-        result = Indexed(reading)
-        self._unscanned.append(result)
+        self.keep(Indexed(reading))
+
+    def keep(self, result: Indexed) -> None:
+        """Keep a result that others may have, too."""
+        self.hear_of(result)
         self._unread.append(result)
-        self._unread_size += reading.size
+        self._unread_size += result.reading.size
+
+    def hear_of(self, result: Indexed) -> None:
+        """Be tainted by a result, and have read the secrets in it, without knowing its text."""
+        self._unscanned.append(result)
 
     def child(self) -> "Known":
         """What a delegate begins with: all of this. What it reads stays its own until `absorb`."""
         other = Known(self._most)
-        for name in ("_turns", "_task", "_secret_size", "_unread_size", "_size"):
+        for name in ("_turns", "_task", "_unread_size", "_size"):
             setattr(other, name, getattr(self, name))
         for name in ("_taints", "_sources", "_private", "_results", "_secrets", "_unscanned", "_unread"):
             setattr(other, name, getattr(self, name).copy())
@@ -121,7 +121,7 @@ class Known:
             tuple(self._sources.values()),
             tuple(self._unscanned),
             (*self._results, *self._unread),
-            dict(self._secrets),
+            dict(self._secrets.places),
         )
 
     def inherit(self, other: "Held") -> None:
@@ -145,24 +145,49 @@ class Known:
         for value, place in held.secrets.items():
             self._keep_secret(value, place)
 
+    def without_results(self) -> "Known":
+        """The same with no value that an argument could come from: its task, its taint, and its secrets."""
+        other = Known(self._most)
+        other._turns, other._task = self._turns, self._task
+        other.inherit(self.held)
+        other._secrets = self._secrets.copy()
+        # Secret values that were not taken out yet are still in there. Such a result is remembered until they are.
+        other._unread = [result for result in self._unread if result.reading.secret]
+        other._unread_size = sum(result.reading.size for result in other._unread)
+        return other
+
     def index(self) -> None:
         """Take the text out of what was handed over, which others share that know of it, and nothing else."""
         for result in self._unread:
             result.prepare()
+        for result in self._unscanned:
+            result.look()
 
     def read_indexed(self) -> None:
         """Remember what is indexed, and forget what is too much. This is short."""
+        unscanned, self._unscanned = self._unscanned, [one for one in self._unscanned if one.is_looked_at]
+        self._scan()
+        self._unscanned = [one for one in unscanned if not one.is_looked_at]
         self._remember(next((at for at, one in enumerate(self._unread) if not one.is_indexed), len(self._unread)))
 
     @property
     def is_behind(self) -> bool:
         """Whether so much was handed over since the last question that its text should be taken out."""
-        return len(self._unread) >= MOST_UNREAD or self._unread_size > self._most
+        waiting = self._unscanned[:MOST_UNREAD]
+        return (
+            max(len(self._unread), len(waiting)) >= MOST_UNREAD
+            or max(self._unread_size, sum(one.reading.size for one in waiting)) > self._most
+        )
 
     @property
     def is_long(self) -> bool:
         """Whether a question may take longer than an event loop should wait."""
-        return self._unread_size > LONG_UNREAD or self._size > LONG_REMEMBERED
+        return (
+            self._unread_size > LONG_UNREAD
+            or self._size > LONG_REMEMBERED
+            or len(self._secrets.places) > FEW_SECRETS
+            or sum(one.reading.size for one in self._unscanned) > LONG_UNREAD
+        )
 
     # What it is asked
 
@@ -204,13 +229,13 @@ class Known:
     def secret_values(self) -> Mapping[str, SecretFound]:
         """The secret values that it has read, case folded, and where."""
         self._read()
-        return self._secrets
+        return self._secrets.places
 
     @property
     def is_full_of_secrets(self) -> bool:
         """Whether secret values alone fill the memory: then further ones are not known, and nothing may carry them."""
         self._read()
-        return self._secret_size >= self._most
+        return self._secrets.size >= self._most
 
     def in_task(self, name: str, value: object) -> bool:
         """Whether a value of an argument stands in the task: whole, or as a path by its folder and its name."""
@@ -266,22 +291,26 @@ class Known:
                     break  # no further place has another origin
         return origins
 
-    def secrets_in(self, text: str) -> SecretFound | None:
-        """The first secret value that stands in a text and not in the task; None if there is none."""
+    def secrets_in(self, text: str, steps: Steps | None = None) -> SecretFound | None:
+        """The first secret value that stands in a text and not in the task; None if there is none.
+
+        `steps` are for all searches of one call; `TooManySecrets` is raised when none are left.
+        """
         self._read()
-        if not self._secrets:
+        if not self._secrets.places:
             return None
-        compared = folded(text)
-        found = ((value, at) for value, at in self._secrets.items() if value in compared)
-        return next((at for value, at in found if not self._task.has(Sought(value, True))), None)
+        left = Steps() if steps is None else steps
+        for value in self._secrets.found_in(folded(text), left):
+            left.spend(len(self._task.text) // SHORTEST_SECRET)
+            if not self._task.has(Sought(value, True)):
+                return self._secrets.places[value]
+        return None
 
     def record_of(self, found: Found) -> str:
         """The record that a value was found in, for a person to read; empty if it is forgotten."""
         for result in self._results:
             if found.receipt == result.reading.receipt and found.tool == result.reading.tool:
-                for leaf in leaves(result.reading.value, result.reading.labels, result.reading.arguments):
-                    if leaf.pointer == found.pointer:
-                        return result.record_text(leaf.record)
+                return result.record_at(found.pointer)
         return ""
 
     # How it remembers
@@ -316,15 +345,14 @@ class Known:
         self._forget()
 
     def _keep_secret(self, value: str, place: SecretFound) -> None:
-        if len(value) >= SHORTEST_SECRET and value not in self._secrets and self._secret_size < self._most:
-            self._secrets[value] = place
-            self._secret_size += len(value)
+        if len(value) >= SHORTEST_SECRET and self._secrets.size < self._most:
+            self._secrets.add(value, place)
 
     def _forget(self) -> None:
         """Forget the oldest results until the rest fits; never a secret value."""
         forgotten = 0
         for result in self._results:
-            if self._size + self._secret_size <= self._most:
+            if self._size + self._secrets.size <= self._most:
                 break
             self._size -= result.size
             forgotten += 1
