@@ -196,7 +196,7 @@ def command(
     Under a policy with `flow:`, a session that has read text of others (a mail, a page)
     may use in some arguments only values that the task or a trusted result has.
     The task is what --task says:
-      licet call desk.yaml send_mail to=dora@example.com --task "Send Dora (dora@example.com) the notes"
+      licet call desk.yaml send_mail to=dora@example.com --task "Write to dora@example.com"
 
     \b
     A secrets file has NAME=value lines, and only its owner may read it (chmod 600).
