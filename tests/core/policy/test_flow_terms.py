@@ -13,7 +13,6 @@ from licet.core.policy.flow_terms import (
     asked_no_less,
     asked_words,
     asks_no_less,
-    beliefs,
     expanded_flow,
     flow_document,
     flow_of,
@@ -21,7 +20,6 @@ from licet.core.policy.flow_terms import (
     flow_paths,
     flow_shifts,
     flow_steps,
-    flow_text,
     in_flow_order,
     is_raised,
     label_at,
@@ -31,6 +29,7 @@ from licet.core.policy.flow_terms import (
 )
 from licet.core.policy.keys import FLOW
 from licet.core.review.diff import diff
+from licet.map.cards import beliefs, flow_text
 
 PATHS = ("/", "/srv", "/srv/a", "/srv/a/b", "/srv/ab", "~", "~/x", "${workdir}")
 FIELDS = ("id", "sender", "sender/email", "sender/name", "body")

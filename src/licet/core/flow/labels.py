@@ -63,8 +63,10 @@ def labels_of_result(
         return next((one for one in flow.results[tool] if _lies_under(one.under, arguments)), UNTRUSTED)
     if not flow.sources:
         return UNTRUSTED
-    labels = (_label_of_use(flow, use) for use in read_uses if use.startswith(_READS))
-    weakest = min(labels, key=_STRENGTH.__getitem__, default="untrusted")
+    labels = [_label_of_use(flow, use) for use in read_uses if use.startswith(_READS)]
+    if not labels:
+        return UNTRUSTED
+    weakest = min(labels, key=_STRENGTH.__getitem__)
     return ResultLabels(label=weakest) if _STRENGTH[weakest] else UNTRUSTED
 
 

@@ -456,7 +456,10 @@ def flow_only(here: Flow, there: Flow) -> Iterator[tuple[str, str]]:
         yield f"{name} is labelled {after}", f"{name} {after}"
     for tool, mine, theirs in _both_labels(there, here):
         if theirs.creates and not mine.creates:
-            yield f"what `{tool}` creates may be named{_where(theirs.under)}", f"{tool} creates{_where(theirs.under)}"
+            yield (
+                f"what `{tool}` creates may be named{where_text(theirs.under)}",
+                f"{tool} creates{where_text(theirs.under)}",
+            )
     yield from _no_longer_labelled(there, here)
     yield from _sources_only(here.sources, there.sources)
     yield from _readers_only(_by_field(here.secrets), _by_field(there.secrets))
@@ -472,7 +475,8 @@ def flow_shifts(was: Flow, now: Flow) -> Iterator[tuple[str, str, str]]:
         yield from _label_differences(was, now, lambda before, after: before != after and "ack" in (before, after))
 
 
-def _where(under: Under) -> str:
+def where_text(under: Under) -> str:
+    """For which calls labels are meant, in words that follow a name; empty for all of them."""
     places = " and ".join(f"`{name}` is under {path or '/'}" for name, path in under)
     return f" where {places}" if under else ""
 
@@ -492,16 +496,16 @@ def _both_labels(was: Flow, now: Flow) -> Iterator[tuple[str, ResultLabels, Resu
 def _label_differences(was: Flow, now: Flow, counts: Any) -> Iterator[tuple[str, str, str]]:
     for tool, mine, theirs in _both_labels(was, now):
         if counts(mine.label, theirs.label):
-            yield f"`{tool}`{_where(theirs.under)}", mine.label, theirs.label
+            yield f"`{tool}`{where_text(theirs.under)}", mine.label, theirs.label
         for field in sorted({name for name, _ in (*mine.fields, *theirs.fields)}):
             both = label_at(mine, field), label_at(theirs, field)
             if counts(*both) and both != (mine.label, theirs.label):
-                yield f"`{tool}:{field}`{_where(theirs.under)}", *both
+                yield f"`{tool}:{field}`{where_text(theirs.under)}", *both
 
 
 def _no_longer_labelled(was: Flow, now: Flow) -> Iterator[tuple[str, str]]:
     """The tools whose labels are now those of what they read, which may be more."""
-    strongest = max((one.label for one in now.sources), key=LABELS.index, default="untrusted")
+    strongest = max((one.label for one in now.sources), key=LABELS.index, default=LABELS[0])
     for tool in sorted(was.results.keys() - now.results.keys()):
         entries = was.results[tool]
         stated = [label for one in entries for label in (one.label, *dict(one.fields).values())]
@@ -546,44 +550,6 @@ def _readers_only(
             held = mine[0] & mine[-1]
             for piece in held - readers:
                 yield f"{name} may be read by {piece}", f"{name} to {piece}"
-
-
-# For people -----------------------------------------------------------------------------------------------------------
-
-
-def flow_text(flow: Flow) -> str:
-    """What a policy says about flow, in one line.
-
-    >>> flow_text(Flow(preset="guarded", otherwise="deny", own=("example.com",)))
-    'guarded, otherwise deny; own: example.com'
-    """
-    parts = [" and ".join(flow.presets) + (", otherwise deny" if flow.otherwise == "deny" else "")]
-    parts += [f"own: {', '.join(flow.own)}"] if flow.own else []
-    parts += [f"the role `{role}` takes {', '.join(origins) or 'nothing'}" for role, origins in flow.roles.items()]
-    parts += ["a client may say the task"] if flow.task_through_client else []
-    parts += ["the prompt is the task"] if flow.prompt_is_task else []
-    for secret in flow.secrets:
-        what = secret.use or secret.tool + (f":{','.join(secret.fields)}" if secret.fields else "")
-        parts.append(f"secret: {what}, for {', '.join(secret.readers) or 'nobody'}")
-    return "; ".join(parts)
-
-
-def beliefs(flow: Flow) -> Iterator[str]:
-    """What a policy believes of what is read: a line for each label and rule, `authored` first.
-
-    `identity` is one of them: under `guarded`, it opens the role `to`.
-    """
-    for label in ("authored", "trusted", "identity"):
-        for tool, entries in flow.results.items():
-            for entry in entries:
-                fields = [name for name, given in entry.fields if given == label]
-                if entry.label == label:
-                    others = ", ".join(f"`{name}` ({given})" for name, given in entry.fields if given != label)
-                    yield f"{label}: all of `{tool}`{_where(entry.under)}" + (f", but {others}" if others else "")
-                elif fields:
-                    yield f"{label}: {', '.join(f'`{tool}:{name}`' for name in fields)}{_where(entry.under)}"
-    for source in sorted(flow.sources, key=lambda one: -LABELS.index(one.label)):
-        yield f"{source.label}: what is read through {source.use}"
 
 
 # Tools ----------------------------------------------------------------------------------------------------------------
