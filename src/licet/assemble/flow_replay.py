@@ -15,7 +15,7 @@ from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import FLOW_REASONS
 from licet.core.flow.judgement import Judgement, Unmet
-from licet.core.flow.labels import is_private, labels_of_result, secrets_of_result
+from licet.core.flow.labels import ANY_READ, is_private, labels_of_result, secrets_of_result
 from licet.core.flow.session_knowledge import Known, Reading
 from licet.core.ledger.entry import AccessFact, AgentFact, FlowFact, ParentFact, ProgramsFact
 from licet.core.policy.flow import Flow, ResultLabels
@@ -28,9 +28,6 @@ Would = Literal["pass", "ask", "deny", "watch", "not judged"]
 
 # Of a call that a person was asked about: it went through all rules that come before those of flow.
 _QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
-_READS = ("fs:read:", "fs:*:", "network:", "storage:read:", "storage:*:", "secret:", "connector:")
-_PRIVATE = ("secret:", "connector:")
-_ANY_READ = ("fs:read:*", "network:read:*")  # of a call of which it is not known what it has read
 _UNTRUSTED = ResultLabels()
 _NO_ARGUMENTS = "its arguments were not recorded"
 
@@ -211,14 +208,13 @@ def _reading(call: RecordedCall, manifest: Manifest, *, from_task: bool) -> Read
     value = remembered(call, manifest) if call.is_kept else None
     labels = _UNTRUSTED
     if call.succeeded and call.is_kept:
-        sources = tuple(use for use in uses if not use.startswith(_PRIVATE))
-        labels = labels_of_result(flow, entry.tool, arguments, sources)
+        labels = labels_of_result(flow, entry.tool, arguments, uses)
         if is_of_server(entry.tool, manifest):
             labels = labels_of_mcp(labels)
     elif not call.ran and entry.reason in _QUESTIONS:  # words of licet alone
         value = None
     secret = secrets_of_result(flow, entry.tool, uses) if call.ran else ()
-    private = not flow.secrets and is_private(uses, holds_keys)
+    private = flow.guesses_secrets and is_private(uses, holds_keys)
     if value is None and not (secret or private):
         return None
     is_cut = call.ran and not call.is_kept  # then it may have held anything that its sources have
@@ -228,21 +224,21 @@ def _reading(call: RecordedCall, manifest: Manifest, *, from_task: bool) -> Read
 
 
 def _read_uses(call: RecordedCall, manifest: Manifest) -> tuple[str, ...]:
-    """What a call has read: the uses that handles saw, and the rules in force around what no handle sees."""
+    """What a call has touched: the uses that handles saw, and the rules in force around what no handle sees."""
     if not call.ran:
         return ()
     entry, seen = call.entry, call.granted
     reach = _reach(entry.tool, manifest)
-    rules = reach.grant.allow if reach is not None else ()
-    found = [*(_ANY_READ if seen is None else seen)]
-    found += [str(rule) for rule in rules if rule.domain == "connector"]
+    rules = [str(rule) for rule in reach.grant.allow] if reach is not None else []
+    found = [*ANY_READ, *rules] if seen is None else [*seen]
+    found += [rule for rule in rules if rule.startswith("connector:")]
     if isinstance(entry.coding_agent, AgentFact) or is_of_server(entry.tool, manifest):
-        found += [str(rule) for rule in rules]
+        found += rules
     programs = entry.sandbox.programs
     sets = programs.access.sets if isinstance(programs, ProgramsFact) and programs.access is not None else ()
     for one in (entry.sandbox.access, *sets):
         if isinstance(one, AccessFact) and one.direct:
-            found += one.granted if one.counts.granted == len(one.granted) else _ANY_READ
+            found += one.granted if one.counts.granted == len(one.granted) else ANY_READ
     if isinstance(programs, ProgramsFact) and not (programs.access is not None and sets and not programs.access.more):
-        found += _ANY_READ
-    return tuple(dict.fromkeys(use for use in found if use.startswith(_READS)))
+        found += ANY_READ
+    return tuple(dict.fromkeys(filter(None, found)))

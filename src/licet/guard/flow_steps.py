@@ -19,7 +19,7 @@ from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import FLOW_REASONS
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet, value_name
-from licet.core.flow.labels import is_private, labels_of_result, leaves, scalars, secrets_of_result
+from licet.core.flow.labels import ANY_READ, is_private, labels_of_result, leaves, scalars, secrets_of_result
 from licet.core.flow.session_knowledge import Known, Reading, was_read
 from licet.core.ledger.entry import FlowFact, FoundFact, MetFact, SecretFact, UnmetFact
 from licet.core.policy.flow import Flow, ResultLabels, SecretSource
@@ -46,9 +46,6 @@ from licet.guard.result_parts import ResultParts
 from licet.guard.session_end import SESSION_END
 
 _PURPOSE = b"licet flow values"
-_READS = ("fs:read:", "fs:*:", "network:", "storage:read:", "storage:*:")
-_PRIVATE = ("secret:", "connector:")
-_ANY_READ = ("fs:read:*", "network:read:*")  # of a call of which it is not known what it has read
 _UNTRUSTED = ResultLabels()
 # That a person is asked about a call is said in words of licet alone. If it tainted, the same call would be asked about
 # a second time when it is repeated: first because it writes, then because of the question.
@@ -225,10 +222,9 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         value: object = parts.error
     else:
         value = parts.value
-    sources = tuple(use for use in uses if use.startswith(_READS))
     labels = _UNTRUSTED
     if parts.refusal is None:
-        labels = labels_of_result(flow, call.tool, call.plain, sources)
+        labels = labels_of_result(flow, call.tool, call.plain, uses)
         if (hinted := getattr(_tool(call), "hinted", None)) is not None:  # what its server says can only lower them
             labels = hinted(labels)
     elif parts.reason in _QUESTIONS and not call.running:
@@ -250,7 +246,7 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         size=call.result_bytes,
         is_untrusted=parts.truncated or (taints if counts.total() < LEAVES_COUNTED else None),
         is_cut=parts.truncated,
-        private=not flow.secrets and is_private(uses, holds_keys),
+        private=flow.guesses_secrets and is_private(uses, holds_keys),
     )
     taints = taints or parts.truncated
     fact = FlowFact(
@@ -305,22 +301,23 @@ def counted(
 
 
 def read_uses(call: Call, parts: ResultParts) -> tuple[str, ...]:
-    """What a call has read: the uses that handles saw, and the rules in force around what no handle sees."""
+    """What a call has touched: the uses that handles saw, and the rules in force around what no handle sees."""
     grant, registered = call.grant, call.registered
     if grant is None or registered is None or not call.running:
         return ()
     seen = grant.granted_uses
-    found = [*(_ANY_READ if seen is None else seen)]
-    found += [str(rule) for rule in grant.reach.grant.allow if rule.domain == "connector"]
+    rules = [str(rule) for rule in grant.reach.grant.allow]
+    found = [*ANY_READ, *rules] if seen is None else [*seen]
+    found += [rule for rule in rules if rule.startswith("connector:")]
     exact = getattr(registered.tool, "reads_as_checked", False)  # whoever runs it reads just what was checked
     if (call.is_elsewhere and not exact) or _is_of_server(registered):
-        found += [str(rule) for rule in grant.reach.grant.allow]
+        found += rules
     for one in (parts.access, *parts.program_access.sets):
         if one is not None and one.direct:
-            found += one.granted if one.counts[0] == len(one.granted) else _ANY_READ
+            found += one.granted if one.counts[0] == len(one.granted) else ANY_READ
     if parts.program_access.more or (parts.programs is not None and not parts.program_access.sets):
-        found += _ANY_READ
-    return tuple(dict.fromkeys(use for use in found if use.startswith((*_READS, *_PRIVATE))))
+        found += ANY_READ
+    return tuple(dict.fromkeys(filter(None, found)))
 
 
 def _is_of_server(registered: Registered) -> bool:

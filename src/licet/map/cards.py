@@ -16,8 +16,8 @@ from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.policy import keys
-from licet.core.policy.flow import NO_FLOW
-from licet.core.policy.flow_terms import beliefs, flow_text
+from licet.core.policy.flow import LABELS, NO_FLOW, Flow
+from licet.core.policy.flow_terms import where_text
 from licet.core.policy.inspection import stand_in_text, stand_ins
 from licet.core.policy.manifest import command_text
 from licet.core.policy.servers import host_rule
@@ -533,3 +533,41 @@ def _denied_rules(surface: Surface) -> Iterator[str]:
     for deny in surface.denies:
         if not deny.by_licet:
             yield f"{deny.rule} ({deny.origin})" if deny.origin else str(deny.rule)
+
+
+# Flow -----------------------------------------------------------------------------------------------------------------
+
+
+def flow_text(flow: Flow) -> str:
+    """What a policy says about flow, in one line.
+
+    >>> flow_text(Flow(preset="guarded", otherwise="deny", own=("example.com",)))
+    'guarded, otherwise deny; own: example.com'
+    """
+    parts = [" and ".join(flow.presets) + (", otherwise deny" if flow.otherwise == "deny" else "")]
+    parts += [f"own: {', '.join(flow.own)}"] if flow.own else []
+    parts += [f"the role `{role}` takes {', '.join(origins) or 'nothing'}" for role, origins in flow.roles.items()]
+    parts += ["a client may say the task"] if flow.task_through_client else []
+    parts += ["the prompt is the task"] if flow.prompt_is_task else []
+    for secret in flow.secrets:
+        what = secret.use or secret.tool + (f":{','.join(secret.fields)}" if secret.fields else "")
+        parts.append(f"secret: {what}, for {', '.join(secret.readers) or 'nobody'}")
+    return "; ".join(parts)
+
+
+def beliefs(flow: Flow) -> Iterator[str]:
+    """What a policy believes of what is read: a line for each label and rule, `authored` first.
+
+    `identity` is one of them: under `guarded`, it opens the role `to`.
+    """
+    for label in ("authored", "trusted", "identity"):
+        for tool, entries in flow.results.items():
+            for entry in entries:
+                fields = [name for name, given in entry.fields if given == label]
+                if entry.label == label:
+                    others = ", ".join(f"`{name}` ({given})" for name, given in entry.fields if given != label)
+                    yield f"{label}: all of `{tool}`{where_text(entry.under)}" + (f", but {others}" if others else "")
+                elif fields:
+                    yield f"{label}: {', '.join(f'`{tool}:{name}`' for name in fields)}{where_text(entry.under)}"
+    for source in sorted(flow.sources, key=lambda one: -LABELS.index(one.label)):
+        yield f"{source.label}: what is read through {source.use}"

@@ -13,7 +13,6 @@ from licet.core.policy.flow_terms import (
     asked_no_less,
     asked_words,
     asks_no_less,
-    beliefs,
     expanded_flow,
     flow_document,
     flow_of,
@@ -21,7 +20,6 @@ from licet.core.policy.flow_terms import (
     flow_paths,
     flow_shifts,
     flow_steps,
-    flow_text,
     in_flow_order,
     is_raised,
     label_at,
@@ -31,6 +29,7 @@ from licet.core.policy.flow_terms import (
 )
 from licet.core.policy.keys import FLOW
 from licet.core.review.diff import diff
+from licet.map.cards import beliefs, flow_text
 
 PATHS = ("/", "/srv", "/srv/a", "/srv/a/b", "/srv/ab", "~", "~/x", "${workdir}")
 FIELDS = ("id", "sender", "sender/email", "sender/name", "body")
@@ -319,6 +318,18 @@ def test_labels_that_never_count_are_left_out() -> None:
     assert not flow_of({"results": {"t": "untrusted", "u": {}, "v": []}}).results
 
 
+def test_a_tool_that_is_called_untrusted_stays_so_where_sources_are_believed() -> None:
+    """A source is about tools that nobody labelled. The digest of a policy without sources is as before."""
+    stated = {"preset": "guarded", "results": {"t": "untrusted", "u": {}, "v": []}}
+    believed = flow_of({**stated, "sources": [{"use": "fs:read:/srv", "label": "trusted"}]})
+    assert believed.results == {"t": (), "u": (), "v": ()}
+    assert flow_document(believed)["results"] == {"t": [], "u": [], "v": []}
+    assert not flow_of({**stated, "sources": [{"use": "fs:read:/srv", "label": "untrusted"}]}).results
+    silent = flow_of({"preset": "guarded", "sources": [{"use": "fs:read:/srv", "label": "trusted"}]})
+    assert [item for _, item in flow_only(silent, believed)] == ["t trusted", "u trusted", "v trusted"]
+    assert not grown(silent, believed)
+
+
 def test_a_weaker_folder_inside_a_believed_one_counts() -> None:
     entries = [{"under": {"p": "/srv/a"}}, {"under": {"p": "/srv"}, "label": "trusted"}]
     (kept, _) = flow_of({"results": {"t": entries}}).results["t"]
@@ -445,6 +456,7 @@ def test_people_read_what_is_believed() -> None:
         "authored: all of `v` where `p` is under /srv",
         "trusted: all of `t`, but `body` (untrusted)",
         "trusted: `u:id`",
+        "identity: `u:who`",
         "authored: what is read through fs:read:/b",
         "identity: what is read through fs:read:/a",
     ]

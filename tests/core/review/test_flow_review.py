@@ -204,6 +204,18 @@ def test_a_policy_without_flow_says_nothing_about_it() -> None:
     assert not list(flow_warnings(policy))
 
 
+@pytest.mark.parametrize(
+    ("preset", "said"), [("guarded", "with `own` too: only `strict`"), ("strict", "nobody who has written is a `to`")]
+)
+def test_a_warning_about_own_says_what_it_does_and_what_it_does_not(preset: str, said: str) -> None:
+    """`own` alone keeps no stranger out: under `guarded`, `to` takes every identity."""
+    policy = _policy(
+        {"preset": preset, "results": {"read": {"who": "identity"}}}, send={"args": {"to": {"flow": "to"}}}
+    )
+    (hint,) = (one.hint for one in flow_warnings(policy) if "no `own`" in one.found)
+    assert said in hint
+
+
 # The surface ----------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +223,7 @@ def test_a_surface_says_what_is_believed_and_where_arguments_come_from() -> None
     policy = _policy(
         {
             "own": ["a.test"],
-            "results": {"read": {"id": "trusted"}, "fetch": "authored"},
+            "results": {"read": {"id": "trusted", "who": "identity"}, "fetch": "authored"},
             "sources": [{"use": "fs:read:/a", "label": "identity"}],
         },
         send={
@@ -226,7 +238,9 @@ def test_a_surface_says_what_is_believed_and_where_arguments_come_from() -> None
     assert send.document()["args"] == {"body": [{"maxLength": 99}]}
     assert {"`to`: to", "`body`: content", "asked for by mail or send"} <= {*how_it_runs(send)}
     assert ("flow", "guarded; own: a.test") in [*heading(shown)]
-    believed = "authored: all of `fetch`\ntrusted: `read:id`\nidentity: what is read through fs:read:/a"
+    believed = (
+        "authored: all of `fetch`\ntrusted: `read:id`\nidentity: `read:who`\nidentity: what is read through fs:read:/a"
+    )
     assert ("what we believe", believed) in [*notes(shown, str)]
     assert shown.document()["flow"]["results"]["fetch"] == [{"label": "authored"}]
 

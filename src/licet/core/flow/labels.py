@@ -12,12 +12,16 @@ from msgspec import Struct
 
 from licet.core.algebra.rules import Capability, InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import Malformed, resolved_path, visible
+from licet.core.algebra.set import CapabilitySet
 from licet.core.flow.text import folded, normal
 from licet.core.flow.written_values import number_of
 from licet.core.limits import DEEPEST_POINTER, LONGEST_ACK, LONGEST_NAME_IN_A_RESULT, MOST_WORDS_OF_A_NAME
 from licet.core.policy.flow import Flow, Label, ResultLabels, SecretSource
 
 UNTRUSTED = ResultLabels()
+ANY_READ = ("fs:read:*", "network:read:*", "env:read:*", "process:exec:*")  # what a program may do that nobody saw
+# What is data of a result. What only lets a call do something, such as a secret or a connector, is not.
+_READS = ("fs:read:", "fs:*:", "network:", "env:", "storage:read:", "storage:*:")
 KEYS = "#keys"  # how a field names the keys of a mapping
 # From the weakest to the strongest. `ack` is outside of the order: it says nothing about what was read.
 _STRENGTH: Mapping[Label, int] = {"untrusted": 0, "ack": 0, "identity": 1, "trusted": 2, "authored": 3}
@@ -53,18 +57,24 @@ def labels_of_result(
 ) -> ResultLabels:
     """The labels of a result: those stated for the tool, else the weakest source of all that the call read.
 
-    `read_uses` are the uses that handles saw, or the rules in force where nothing sees each use.
+    `read_uses` are the uses that handles saw, or the rules in force where nothing sees each use: only reads count.
     """
     if tool in flow.results:
         return next((one for one in flow.results[tool] if _lies_under(one.under, arguments)), UNTRUSTED)
-    if not read_uses or not flow.sources:
+    if not flow.sources:
         return UNTRUSTED
-    weakest = min((_label_of_use(flow, use) for use in read_uses), key=_STRENGTH.__getitem__)
+    labels = [_label_of_use(flow, use) for use in read_uses if use.startswith(_READS)]
+    if not labels:
+        return UNTRUSTED
+    weakest = min(labels, key=_STRENGTH.__getitem__)
     return ResultLabels(label=weakest) if _STRENGTH[weakest] else UNTRUSTED
 
 
 def secrets_of_result(flow: Flow, tool: str, read_uses: tuple[str, ...]) -> tuple[SecretSource, ...]:
-    """The secret sources that a call may have read from: its tool, or anything that it touched or could touch."""
+    """The secret sources that a call may have read from: its tool, or anything that it touched or could touch.
+
+    Each use counts, of whatever kind: what a policy calls secret is secret, also if it only let the call do something.
+    """
     return tuple(
         one
         for one in flow.secrets
@@ -85,19 +95,10 @@ def is_private(read_uses: tuple[str, ...], is_sensitive: Callable[[str], bool]) 
 def _label_of_use(flow: Flow, text: str) -> Label:
     """The weakest label of the sources that a use, or a rule in force, touches; untrusted if none covers it."""
     touched = [one for one in flow.sources if _touches(one.use, text)]
-    if not any(_covers(one.use, text) for one in touched):
+    read = _rule_or_use(text)
+    if read is None or not touched or not CapabilitySet(one.use for one in touched).has(read):
         return "untrusted"
     return min((one.label for one in touched), key=_STRENGTH.__getitem__)
-
-
-def _covers(rule: str, text: str) -> bool:
-    match _rule_or_use(text):
-        case Capability() as other:
-            return Capability(rule).covers(other)
-        case Use() as use:
-            return Capability(rule).covers_use(use)
-        case _:
-            return False
 
 
 def _touches(rule: str, text: str) -> bool:
@@ -131,6 +132,7 @@ def _lies_under(under: tuple[tuple[str, str], ...], arguments: Mapping[str, obje
 
 def _is_below(value: object, place: str) -> bool:
     """Whether a path, or each of a list of paths, is at or below a place. Only paths with one reading are."""
+    place = place or "/"  # as rules write the root
     if isinstance(value, list | tuple):
         return bool(value) and all(_is_below(one, place) for one in value)
     if not isinstance(value, str) or not value or any(sign in value.lower() for sign in _TWO_READINGS):

@@ -68,9 +68,11 @@ class Flow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     also: tuple[Preset, ...] = ()  # of another policy: `rule_of_two` asks where `guarded` does not, so both hold
     otherwise: Otherwise = "ask"
     own: tuple[str, ...] = ()  # domains, each with all below it
-    results: Mapping[str, tuple[ResultLabels, ...]] = {}  # by tool: the first that fits; without one, untrusted
+    # By tool: the first that fits; without one, untrusted. `sources` are about tools that are not here.
+    results: Mapping[str, tuple[ResultLabels, ...]] = {}
     sources: tuple[Source, ...] = ()
     secrets: tuple[SecretSource, ...] = ()
+    also_guessed: bool = False  # of another policy, which names no secrets: `trifecta` guesses what is secret
     roles: Mapping[Role, tuple[FlowOrigin, ...]] = {}  # the origins that two policies have in common; else `OF_ROLE`
     task_through_client: bool = False  # whether a client of a gateway may say the task
     prompt_is_task: bool = False  # `task: prompt`: whether the prompt of a headless run is the task
@@ -87,6 +89,11 @@ class Flow(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def only_watches(self) -> bool:
         """Whether it records what would be asked, and changes nothing."""
         return self.presets == ("watch",)
+
+    @property
+    def guesses_secrets(self) -> bool:
+        """Whether a call counts as having read a secret by what it touched: a connector, a file that is sensitive."""
+        return not self.secrets or self.also_guessed
 
 
 NO_FLOW = Flow()

@@ -133,12 +133,20 @@ Results = Mapping[str, tuple[ResultLabels, ...]]
 def _met_results(one: Results, two: Results) -> dict[str, tuple[ResultLabels, ...]]:
     """The weaker label of each field. A tool that only one of the two labels is untrusted."""
     met = {}
-    for tool in sorted(one.keys() & two.keys()):
-        pairs = ((mine, theirs, _met_under(mine.under, theirs.under)) for mine in one[tool] for theirs in two[tool])
-        entries = _in_order(_met_labels(mine, theirs, under) for mine, theirs, under in pairs if under is not None)
-        if entries:
-            met[tool] = entries
+    for tool in one.keys() | two.keys():
+        both = ((mine, theirs) for mine in one.get(tool, ()) for theirs in two.get(tool, ()))
+        pairs = ((mine, theirs, _met_under(mine.under, theirs.under)) for mine, theirs in both)
+        met[tool] = _in_order(_met_labels(mine, theirs, under) for mine, theirs, under in pairs if under is not None)
     return met
+
+
+def _that_count(results: Results, sources: tuple[Source, ...]) -> dict[str, tuple[ResultLabels, ...]]:
+    """Labels of tools in normal form. A tool without entries is untrusted, whatever it reads.
+
+    Without a source that is believed, that is true of every tool, and needs no saying.
+    """
+    believed = any(one.label != "untrusted" for one in sources)
+    return {tool: results[tool] for tool in sorted(results) if results[tool] or believed}
 
 
 # Sources, secrets, domains, roles -------------------------------------------------------------------------------------
@@ -258,14 +266,17 @@ def met_flow(one: Flow, two: Flow) -> Flow:
     if bool(one) != bool(two):
         return one or two
     preset, also = _met_presets(one, two)
+    sources, secrets = _met_sources(one.sources, two.sources), _secrets((*one.secrets, *two.secrets))
+    guessing = any("trifecta" in flow.presets and flow.guesses_secrets for flow in (one, two))
     return Flow(
         preset=preset,
         also=also,
         otherwise="deny" if "deny" in (one.otherwise, two.otherwise) else "ask",
         own=_met_own(one.own, two.own),
-        results=_met_results(one.results, two.results),
-        sources=_met_sources(one.sources, two.sources),
-        secrets=_secrets((*one.secrets, *two.secrets)),
+        results=_that_count(_met_results(one.results, two.results), sources),
+        sources=sources,
+        secrets=secrets,
+        also_guessed=bool(secrets) and guessing and "trifecta" in (preset, *also),
         roles=_met_roles(one, two),
         task_through_client=one.task_through_client and two.task_through_client,
         prompt_is_task=one.prompt_is_task and two.prompt_is_task,
@@ -292,16 +303,16 @@ def flow_of(data: Mapping[str, Any]) -> Flow:
     stated = {tool: _in_order(map(_entry_of, _entries(labels))) for tool, labels in data.get("results", {}).items()}
     roles = {role: tuple(one for one in ORIGINS if one in origins) for role, origins in data.get("roles", {}).items()}
     roles = {role: roles[role] for role in OF_ROLE if roles.get(role, OF_ROLE[role]) != OF_ROLE[role]}
+    sources = _sources((one["label"], CapabilitySet((one["use"],))) for one in _whole(data, "sources", "use", "label"))
     return Flow(
         preset=data.get("preset", "off"),
         also=tuple(data.get("also", ())),
         otherwise=data.get("otherwise", "ask"),
         own=_domains(data.get("own", ())),
-        results={tool: stated[tool] for tool in sorted(stated) if stated[tool]},
-        sources=_sources(
-            (one["label"], CapabilitySet((one["use"],))) for one in _whole(data, "sources", "use", "label")
-        ),
+        results=_that_count(stated, sources),
+        sources=sources,
         secrets=_secrets(map(_secret_of, _whole(data, "secrets", "from"))),
+        also_guessed=data.get("also_guessed", False),
         roles=roles,
         task_through_client=data.get("task_through_client", False),
         prompt_is_task=data.get("task") == "prompt",
@@ -348,6 +359,7 @@ def flow_document(flow: Flow) -> dict[str, Any]:
         "results": {tool: [_entry_document(one) for one in entries] for tool, entries in flow.results.items()},
         "sources": [{"use": one.use, "label": one.label} for one in flow.sources],
         "secrets": list(map(_secret_document, flow.secrets)),
+        "also_guessed": flow.also_guessed,
         "roles": {role: list(origins) for role, origins in flow.roles.items()},
         "task_through_client": flow.task_through_client,
         "task": "prompt" if flow.prompt_is_task else None,
@@ -393,10 +405,12 @@ def expanded_flow(flow: Flow, workdir: str, home: str) -> Flow:
         )
         return replace(entry, under=tuple(sorted(paths)))
 
+    sources = _sources((one.label, CapabilitySet((rule(one.use),))) for one in flow.sources)
+    results = {tool: _in_order(map(below, entries)) for tool, entries in flow.results.items()}
     return replace(
         flow,
-        results={tool: _in_order(map(below, entries)) for tool, entries in flow.results.items()},
-        sources=_sources((one.label, CapabilitySet((rule(one.use),))) for one in flow.sources),
+        results=_that_count(results, sources),
+        sources=sources,
         secrets=_secrets(
             replace(one, use=rule(one.use) if one.use else "", readers=tuple(map(rule, one.readers)))
             for one in flow.secrets
@@ -426,6 +440,9 @@ def flow_steps(was: Flow, now: Flow) -> Iterator[Step]:
         yield Step("flow", "otherwise", was.otherwise, now.otherwise, ("deny", "ask").index)
         yield Step("flow", "task_through_client", was.task_through_client, now.task_through_client, int)
         yield Step("flow", "the prompt is the task", was.prompt_is_task, now.prompt_is_task, int)
+        if "trifecta" in was.presets and "trifecta" in now.presets:
+            guessed = was.guesses_secrets, now.guesses_secrets
+            yield Step("flow", "sensitive files count as secrets", *guessed, lambda one: -int(one))
 
 
 def flow_only(here: Flow, there: Flow) -> Iterator[tuple[str, str]]:
@@ -439,7 +456,11 @@ def flow_only(here: Flow, there: Flow) -> Iterator[tuple[str, str]]:
         yield f"{name} is labelled {after}", f"{name} {after}"
     for tool, mine, theirs in _both_labels(there, here):
         if theirs.creates and not mine.creates:
-            yield f"what `{tool}` creates may be named{_where(theirs.under)}", f"{tool} creates{_where(theirs.under)}"
+            yield (
+                f"what `{tool}` creates may be named{where_text(theirs.under)}",
+                f"{tool} creates{where_text(theirs.under)}",
+            )
+    yield from _no_longer_labelled(there, here)
     yield from _sources_only(here.sources, there.sources)
     yield from _readers_only(_by_field(here.secrets), _by_field(there.secrets))
     for role in OF_ROLE:
@@ -454,7 +475,8 @@ def flow_shifts(was: Flow, now: Flow) -> Iterator[tuple[str, str, str]]:
         yield from _label_differences(was, now, lambda before, after: before != after and "ack" in (before, after))
 
 
-def _where(under: Under) -> str:
+def where_text(under: Under) -> str:
+    """For which calls labels are meant, in words that follow a name; empty for all of them."""
     places = " and ".join(f"`{name}` is under {path or '/'}" for name, path in under)
     return f" where {places}" if under else ""
 
@@ -474,11 +496,22 @@ def _both_labels(was: Flow, now: Flow) -> Iterator[tuple[str, ResultLabels, Resu
 def _label_differences(was: Flow, now: Flow, counts: Any) -> Iterator[tuple[str, str, str]]:
     for tool, mine, theirs in _both_labels(was, now):
         if counts(mine.label, theirs.label):
-            yield f"`{tool}`{_where(theirs.under)}", mine.label, theirs.label
+            yield f"`{tool}`{where_text(theirs.under)}", mine.label, theirs.label
         for field in sorted({name for name, _ in (*mine.fields, *theirs.fields)}):
             both = label_at(mine, field), label_at(theirs, field)
             if counts(*both) and both != (mine.label, theirs.label):
-                yield f"`{tool}:{field}`{_where(theirs.under)}", *both
+                yield f"`{tool}:{field}`{where_text(theirs.under)}", *both
+
+
+def _no_longer_labelled(was: Flow, now: Flow) -> Iterator[tuple[str, str]]:
+    """The tools whose labels are now those of what they read, which may be more."""
+    strongest = max((one.label for one in now.sources), key=LABELS.index, default=LABELS[0])
+    for tool in sorted(was.results.keys() - now.results.keys()):
+        entries = was.results[tool]
+        stated = [label for one in entries for label in (one.label, *dict(one.fields).values())]
+        stated += ["untrusted"] * all(one.under for one in entries)  # of calls that no entry fits
+        if any(strongest != "untrusted" and (one == "ack" or is_raised(one, strongest)) for one in stated):
+            yield f"`{tool}` has the label of what it reads, up to {strongest}", f"{tool} {strongest}"
 
 
 def _sources_only(here: Iterable[Source], there: Iterable[Source]) -> Iterator[tuple[str, str]]:
@@ -517,41 +550,6 @@ def _readers_only(
             held = mine[0] & mine[-1]
             for piece in held - readers:
                 yield f"{name} may be read by {piece}", f"{name} to {piece}"
-
-
-# For people -----------------------------------------------------------------------------------------------------------
-
-
-def flow_text(flow: Flow) -> str:
-    """What a policy says about flow, in one line.
-
-    >>> flow_text(Flow(preset="guarded", otherwise="deny", own=("example.com",)))
-    'guarded, otherwise deny; own: example.com'
-    """
-    parts = [" and ".join(flow.presets) + (", otherwise deny" if flow.otherwise == "deny" else "")]
-    parts += [f"own: {', '.join(flow.own)}"] if flow.own else []
-    parts += [f"the role `{role}` takes {', '.join(origins) or 'nothing'}" for role, origins in flow.roles.items()]
-    parts += ["a client may say the task"] if flow.task_through_client else []
-    parts += ["the prompt is the task"] if flow.prompt_is_task else []
-    for secret in flow.secrets:
-        what = secret.use or secret.tool + (f":{','.join(secret.fields)}" if secret.fields else "")
-        parts.append(f"secret: {what}, for {', '.join(secret.readers) or 'nobody'}")
-    return "; ".join(parts)
-
-
-def beliefs(flow: Flow) -> Iterator[str]:
-    """What a policy believes of what is read: a line for each label and rule, `authored` first."""
-    for label in ("authored", "trusted"):
-        for tool, entries in flow.results.items():
-            for entry in entries:
-                fields = [name for name, given in entry.fields if given == label]
-                if entry.label == label:
-                    others = ", ".join(f"`{name}` ({given})" for name, given in entry.fields if given != label)
-                    yield f"{label}: all of `{tool}`{_where(entry.under)}" + (f", but {others}" if others else "")
-                elif fields:
-                    yield f"{label}: {', '.join(f'`{tool}:{name}`' for name in fields)}{_where(entry.under)}"
-    for source in sorted(flow.sources, key=lambda one: -LABELS.index(one.label)):
-        yield f"{source.label}: what is read through {source.use}"
 
 
 # Tools ----------------------------------------------------------------------------------------------------------------

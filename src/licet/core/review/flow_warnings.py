@@ -45,7 +45,12 @@ def flow_warnings(manifest: Manifest) -> Iterator[Problem]:
             "`identity` labels and `flow: to`, but no `own`",
             "the domains of the operator under `flow.own`",
         )
-        yield Problem(place, found, expected, "without it, anybody who has ever written may receive", "warning")
+        hint = "without it, nobody who has written is a `to` without a question"  # under `strict`
+        if "strict" not in flow.presets:
+            hint = (
+                "anybody who has ever written may be a `to`, with `own` too: only `strict`, with `own`, prevents that"
+            )
+        yield Problem(place, found, expected, hint, "warning")
     for name, of_tool in rules.items():
         reach = reach_of(manifest, name)
         if reach is not None:
