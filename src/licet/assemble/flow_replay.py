@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from licet.assemble.recorded_calls import RecordedCall, is_of_server, remembered
 from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.decision.request import FLOW_REASONS
+from licet.core.flow.indexed import Indexed
 from licet.core.flow.judgement import Judgement, Unmet
 from licet.core.flow.labels import is_private, labels_of_result, secrets_of_result
 from licet.core.flow.session_knowledge import Known, Reading
@@ -22,15 +22,10 @@ from licet.core.policy.flow import Flow, ResultLabels
 from licet.core.policy.keys import FLOW
 from licet.core.policy.manifest import COMMANDS, Manifest, asked_tool
 from licet.core.review.sensitive import holds_keys
-from licet.guard.flow_steps import labels_of_mcp, with_readers
+from licet.guard.flow_steps import ANY_READ, PRIVATE, QUESTIONS, READS, labels_of_mcp, with_readers
 
 Would = Literal["pass", "ask", "deny", "watch", "not judged"]
 
-# Of a call that a person was asked about: it went through all rules that come before those of flow.
-_QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
-_READS = ("fs:read:", "fs:*:", "network:", "storage:read:", "storage:*:", "secret:", "connector:")
-_PRIVATE = ("secret:", "connector:")
-_ANY_READ = ("fs:read:*", "network:read:*")  # of a call of which it is not known what it has read
 _UNTRUSTED = ResultLabels()
 _NO_ARGUMENTS = "its arguments were not recorded"
 
@@ -154,6 +149,8 @@ class _Memories:
                 known.remember(reading)
             if call.ran and not call.is_kept:  # it may have returned anything
                 known.taint(call.entry.id)
+            elif not call.ran and call.entry.reason not in QUESTIONS:
+                known.hear_of(Indexed(Reading(call.entry.id, call.entry.tool, None, is_untrusted=True)))
             name = self._parents.get(name)
 
 
@@ -169,7 +166,7 @@ def _judged(call: RecordedCall, manifest: Manifest, memories: _Memories) -> Repl
         before = "unmet" if entry.flow.unmet else "met"
     found = Replayed(entry.id, entry.agent, entry.session, entry.tool, entry.time, "not judged", before)
     reach = _reach(entry.tool, manifest)
-    if not call.ran and entry.reason not in _QUESTIONS:
+    if not call.ran and entry.reason not in QUESTIONS:  # asked about: the rules before were met
         return replace(found, why=f"it was refused for another reason: {entry.reason}")
     if reach is None or not reach.admissions:
         return replace(found, why="the manifest does not admit this tool")
@@ -211,11 +208,11 @@ def _reading(call: RecordedCall, manifest: Manifest, *, from_task: bool) -> Read
     value = remembered(call, manifest) if call.is_kept else None
     labels = _UNTRUSTED
     if call.succeeded and call.is_kept:
-        sources = tuple(use for use in uses if not use.startswith(_PRIVATE))
+        sources = tuple(use for use in uses if not use.startswith(PRIVATE))
         labels = labels_of_result(flow, entry.tool, arguments, sources)
         if is_of_server(entry.tool, manifest):
             labels = labels_of_mcp(labels)
-    elif not call.ran and entry.reason in _QUESTIONS:  # words of licet alone
+    elif not call.ran:  # what it quotes is the caller's, or words of licet alone
         value = None
     secret = secrets_of_result(flow, entry.tool, uses) if call.ran else ()
     private = not flow.secrets and is_private(uses, holds_keys)
@@ -234,7 +231,7 @@ def _read_uses(call: RecordedCall, manifest: Manifest) -> tuple[str, ...]:
     entry, seen = call.entry, call.granted
     reach = _reach(entry.tool, manifest)
     rules = reach.grant.allow if reach is not None else ()
-    found = [*(_ANY_READ if seen is None else seen)]
+    found = [*(ANY_READ if seen is None else seen)]
     found += [str(rule) for rule in rules if rule.domain == "connector"]
     if isinstance(entry.coding_agent, AgentFact) or is_of_server(entry.tool, manifest):
         found += [str(rule) for rule in rules]
@@ -242,7 +239,7 @@ def _read_uses(call: RecordedCall, manifest: Manifest) -> tuple[str, ...]:
     sets = programs.access.sets if isinstance(programs, ProgramsFact) and programs.access is not None else ()
     for one in (entry.sandbox.access, *sets):
         if isinstance(one, AccessFact) and one.direct:
-            found += one.granted if one.counts.granted == len(one.granted) else _ANY_READ
+            found += one.granted if one.counts.granted == len(one.granted) else ANY_READ
     if isinstance(programs, ProgramsFact) and not (programs.access is not None and sets and not programs.access.more):
-        found += _ANY_READ
-    return tuple(dict.fromkeys(use for use in found if use.startswith(_READS)))
+        found += ANY_READ
+    return tuple(dict.fromkeys(use for use in found if use.startswith((*READS, *PRIVATE))))
