@@ -141,7 +141,7 @@ def with_readers(reach: Reach, ceiling: CapabilitySet) -> Reach:
 
 async def restore(call: Call, memory: SessionMemory) -> None:
     """Read from the ledger what this session has read in other processes, once. Until then, it may have read all."""
-    if memory.is_restored:
+    if memory.is_restored and not memory.unreadable:
         return
     session, ledger = call.session, call.ports.ledger
     for above in reversed([*_above(session)]):
