@@ -333,6 +333,15 @@ class Memories:
             self._live.pop(name, None)
             self._given.discard(_digest(name))
 
+    def taint(self, name: tuple[str, str], why: str) -> None:
+        """Taint a session, which needs no memory for it."""
+        with self._lock:
+            memory = self._live.get(name)
+        if memory is not None:
+            memory.taint(why)
+        else:
+            self._note(name)
+
     def _note(self, name: tuple[str, str]) -> None:
         with self._lock:
             if len(self._given) < SESSIONS_NOTED:

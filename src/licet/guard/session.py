@@ -95,10 +95,11 @@ class Session(SessionFacts):
 
     def read(self, source: str, value: object) -> None:
         """Remember what reaches the model without a call, such as a resource or a file in its prompt, as untrusted."""
-        about, memory = visible(source)[:MOST_OF_A_CLAIM], self.remembering()
-        if self.gate.policy.flow is None:  # a policy that is loaded later has to know that there was something
-            memory.taint(about)
+        about = visible(source)[:MOST_OF_A_CLAIM]
+        if self.gate.policy.flow is None:
+            self._note(about)
             return
+        memory = self.remembering()
         most = MOST_REMEMBERED if type(value) is str else LONG_RESULT
         if are_longer((value,), most):  # nobody waits until all of it is read; its values are unknown
             memory.hear_of(Reading("", "", None, about=about, is_untrusted=True))
@@ -109,6 +110,16 @@ class Session(SessionFacts):
             text = plain_json(value)
             given, size = plain_data(text), len(text)
         memory.be_given(Reading(receipt="", tool="", value=given, about=about, size=size, is_untrusted=True))
+
+    def _note(self, about: str) -> None:
+        """Note that there was something, without a memory of it: a policy that is loaded later has to know."""
+        one: SessionFacts = self
+        while one.memory is None and one.parent is not None:
+            one = one.parent
+        if one.memory is not None:
+            one.memory.taint(about)
+        else:
+            one.gate.memories.taint(one.name, about)
 
     def call(
         self, tool: str, arguments: Mapping[str, Any] | None = None, *, purpose: str | None = None
