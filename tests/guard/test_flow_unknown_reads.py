@@ -95,7 +95,8 @@ def test_while_the_ledger_of_a_parent_cannot_be_read_a_delegate_may_have_read_an
 @pytest.mark.parametrize("earlier", ["without flow", "no receipt", "other secrets"])
 def test_what_receipts_do_not_say_counts_as_a_secret(tmp_path: Path, earlier: str) -> None:
     ledger = Flaky(lost=earlier == "no receipt")
-    before: dict[str, Any] = {"without flow": {"preset": ""}, "no receipt": SECRET, "other secrets": {}}[earlier]
+    flows: dict[str, Any] = {"without flow": {"preset": ""}, "no receipt": SECRET, "other secrets": {}}
+    before = flows[earlier]
     name = "list_mail" if earlier != "other secrets" else "search_people"
 
     async def first(opened: Session) -> None:
