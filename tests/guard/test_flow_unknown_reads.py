@@ -5,12 +5,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from guard.flow_gates import TOOLS, mail_gate, send
 from guard.gates import gate
 from licet import Backends, Gate, Session, tool
 from licet.backends.approvals.terminal import MemoryApprover
+from licet.cli import receipts_text
 from licet.core.decision import flow_judgement
 from licet.core.flow import indexed
 from licet.core.flow.session_knowledge import Known
@@ -301,6 +303,8 @@ def test_a_question_about_a_secret_names_its_source_and_its_receipt(tmp_path: Pa
     flow = parts.ledger.receipts[-1].flow  # type: ignore[union-attr]
     unmet = next(one for one in flow.unmet if one.reason == "FLOW_SECRET")
     assert (unmet.origins[0].tool, unmet.origins[0].label) == ("search_people", "secret")
+    explained = [*receipts_text._unmet_lines(msgspec.to_builtins(unmet), None)]
+    assert explained[0].endswith("search_people  secret")
 
 
 @pytest.mark.parametrize("otherwise", ["ask", "deny"])
