@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from licet.assemble.recorded_calls import RecordedCall, is_of_server, remembered
 from licet.core.decision.flow_judgement import from_task, judge, readers_ceiling
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.decision.request import FLOW_REASONS
+from licet.core.flow.indexed import Indexed
 from licet.core.flow.judgement import Judgement, Unmet
 from licet.core.flow.labels import ANY_READ, is_private, labels_of_result, secrets_of_result
 from licet.core.flow.session_knowledge import Known, Reading
@@ -22,12 +22,10 @@ from licet.core.policy.flow import Flow, ResultLabels
 from licet.core.policy.keys import FLOW
 from licet.core.policy.manifest import COMMANDS, Manifest, asked_tool
 from licet.core.review.sensitive import holds_keys
-from licet.guard.flow_steps import labels_of_mcp, with_readers
+from licet.guard.flow_steps import QUESTIONS, labels_of_mcp, with_readers
 
 Would = Literal["pass", "ask", "deny", "watch", "not judged"]
 
-# Of a call that a person was asked about: it went through all rules that come before those of flow.
-_QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
 _UNTRUSTED = ResultLabels()
 _NO_ARGUMENTS = "its arguments were not recorded"
 
@@ -151,6 +149,8 @@ class _Memories:
                 known.remember(reading)
             if call.ran and not call.is_kept:  # it may have returned anything
                 known.taint(call.entry.id)
+            elif not call.ran and call.entry.reason not in QUESTIONS:
+                known.hear_of(Indexed(Reading(call.entry.id, call.entry.tool, None, is_untrusted=True)))
             name = self._parents.get(name)
 
 
@@ -166,7 +166,7 @@ def _judged(call: RecordedCall, manifest: Manifest, memories: _Memories) -> Repl
         before = "unmet" if entry.flow.unmet else "met"
     found = Replayed(entry.id, entry.agent, entry.session, entry.tool, entry.time, "not judged", before)
     reach = _reach(entry.tool, manifest)
-    if not call.ran and entry.reason not in _QUESTIONS:
+    if not call.ran and entry.reason not in QUESTIONS:  # asked about: the rules before were met
         return replace(found, why=f"it was refused for another reason: {entry.reason}")
     if reach is None or not reach.admissions:
         return replace(found, why="the manifest does not admit this tool")
@@ -211,7 +211,7 @@ def _reading(call: RecordedCall, manifest: Manifest, *, from_task: bool) -> Read
         labels = labels_of_result(flow, entry.tool, arguments, uses)
         if is_of_server(entry.tool, manifest):
             labels = labels_of_mcp(labels)
-    elif not call.ran and entry.reason in _QUESTIONS:  # words of licet alone
+    elif not call.ran:  # what it quotes is the caller's, or words of licet alone
         value = None
     secret = secrets_of_result(flow, entry.tool, uses) if call.ran else ()
     private = flow.guesses_secrets and is_private(uses, holds_keys)

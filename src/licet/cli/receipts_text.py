@@ -372,11 +372,12 @@ def _unmet_lines(one: Entry, arguments: Mapping[str, object] | None) -> Iterator
         value = _pointed_at(arguments, name, pointer)
         shown_value = one.get("value_digest", "") if value is None else shown(value)[:_LONGEST_VALUE]
         yield f"  {visible(value_name(name, pointer))} = {shown_value}"
-        for found in one["origins"] or [{"origin": "unknown"}]:
-            where = "  ".join(filter(None, (found.get("receipt"), found.get("tool"), found.get("pointer"))))
-            label = f"  {found['label']}" if "label" in found else ""
-            text = {"unknown": _MADE_UP, "task": "the task"}.get(found["origin"], f"{where}{label}")
-            yield f"     {found['origin']:<11}{visible(text)}"
+    unknown = [{"origin": "unknown"}] if name else []  # without a name, it is about the call and what was read
+    for found in one["origins"] or unknown:
+        where = "  ".join(filter(None, (found.get("receipt"), found.get("tool"), found.get("pointer"))))
+        label = f"  {found['label']}" if "label" in found else ""
+        text = {"unknown": _MADE_UP, "task": "the task"}.get(found["origin"], f"{where}{label}")
+        yield f"     {found['origin']:<11}{visible(text)}"
     allowed = f"{', '.join(one['allowed'])}  " if one["allowed"] else ""
     if allowed or "rule" in one:
         yield f"  {'rule':<{_WIDTH}}{visible(allowed + one.get('rule', ''))}"

@@ -202,8 +202,8 @@ class ServerMessages(Peer):
 
     def _read(self, source: str, value: object) -> None:
         """Remember what the client is told. A server that floods must not make questions slow: the rest is unknown."""
-        if self._gate.policy.flow is not None and self._remembered < MOST_REMEMBERED:
-            self._remembered += 1
+        if self._remembered < MOST_REMEMBERED:
+            self._remembered += self._gate.policy.flow is not None
             self._session.read(source, value)
 
     def dropped(self, server: str, text: str) -> None:

@@ -11,11 +11,11 @@ from licet.errors import Refused
 from licet.guard.approvals_and_budgets import settle
 from licet.guard.deadlines import finish
 from licet.guard.facts import Call
-from licet.guard.flow_steps import Handed, hand_over, handed_of
+from licet.guard.flow_steps import Handed, hand_over, unrecorded
 from licet.guard.grant import Grant
 from licet.guard.limits import CLOSING_SECONDS, MOST_OF_LOGS
 from licet.guard.ports import LedgerUnavailable, Unavailable
-from licet.guard.receipt import keep_receipt
+from licet.guard.receipt import made_receipt
 from licet.guard.redaction.redact import encoded, in_turn, shown
 from licet.guard.registration import Registered
 from licet.guard.result import Result
@@ -60,15 +60,15 @@ async def close(call: Call, parts: ResultParts) -> Result:
     handed: Handed | None = None
     if ledger is not None:
         try:
-            handed = await finish(call.stores, keep_receipt(call, ledger, parts), "the ledger")
+            handed, made = await finish(call.stores, made_receipt(call, parts), "the receipt")
+            await finish(call.stores, ledger.record(made), "the ledger")
         except (asyncio.CancelledError, Exception) as error:  # a ledger, which may be a user's, can cancel itself
             _unrecorded(call, parts, error)
-            handed = handed_of(call, parts, call.flow) if call.flow is not None else None
-    if handed is not None:
-        hand_over(call, handed)
-        if call.session.memory is not None and call.session.memory.is_behind:
-            with suppress(asyncio.CancelledError, Exception):  # the next question reads it
-                await finish(call.stores, call.session.memory.catch_up(), "the memory of the session")
+            handed = unrecorded(call, handed, parts.error) if handed is not None else None
+    hand_over(call, handed)
+    if call.session.memory is not None and call.session.memory.is_behind:
+        with suppress(asyncio.CancelledError, Exception):  # the next question reads it
+            await finish(call.stores, call.session.memory.catch_up(), "the memory of the session")
     if call.stores.cancelled is not None and caller_cancelled(call):
         raise call.stores.cancelled
     return parts.sealed(grant, None if grant is not None else call.identity)

@@ -7,7 +7,7 @@ remembered, in the order of the receipts. `flow_fact` is what a receipt keeps of
 import hmac
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from licet.core.decision.request import FLOW_REASONS
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet, value_name
 from licet.core.flow.labels import ANY_READ, is_private, labels_of_result, leaves, scalars, secrets_of_result
 from licet.core.flow.session_knowledge import Known, Reading, was_read
-from licet.core.ledger.entry import FlowFact, FoundFact, MetFact, SecretFact, UnmetFact
+from licet.core.ledger.entry import Entry, FlowFact, FoundFact, MetFact, SecretFact, UnmetFact
 from licet.core.policy.flow import Flow, ResultLabels, SecretSource
 from licet.core.policy.layer import Layer, Rule
 from licet.core.review.sensitive import holds_keys
@@ -49,11 +49,12 @@ _PURPOSE = b"licet flow values"
 _UNTRUSTED = ResultLabels()
 # That a person is asked about a call is said in words of licet alone. If it tainted, the same call would be asked about
 # a second time when it is repeated: first because it writes, then because of the question.
-_QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
+QUESTIONS = FLOW_REASONS | {"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"}
 # The fields of blocks of an MCP result that are not its value: of text, and of a document that only one of them is.
 _BLOCK, _DOCUMENT = "#block", "#document"
 _READERS = "what may be done after this session has read a secret (`flow.secrets`)"
 _MODEL = "the model wrote this itself, or changed it"
+_NOT_FOUND = "not found; what this session had read before it was opened again is unknown"
 
 
 # Before the call ------------------------------------------------------------------------------------------------------
@@ -70,6 +71,7 @@ async def judge_call(call: Call, registered: Registered, grant: Grant, flow: Flo
 
     def question(known: Known) -> Judgement:
         nonlocal reach
+        known.suppose(flow.secrets)
         narrows = is_program(registered) and not flow.only_watches
         ceiling = readers_ceiling(flow, known.secrets_read) if narrows else None
         if ceiling is not None:
@@ -79,7 +81,7 @@ async def judge_call(call: Call, registered: Registered, grant: Grant, flow: Flo
 
     judgement = await memory.ask(call.moment, question, is_long=are_long(arguments))
     grant.reach = reach
-    return judgement
+    return replace(judgement, reopened=memory.is_reopened)
 
 
 def is_program(registered: Registered) -> bool:
@@ -96,15 +98,25 @@ async def narrow_program(call: Call, grant: Grant, flow: Flow) -> None:
         return
     memory = call.session.remembering()
     await restore(call, memory)
-    ceiling = await memory.ask(None, lambda known: readers_ceiling(flow, known.secrets_read))
+
+    def question(known: Known) -> CapabilitySet | None:
+        known.suppose(flow.secrets)
+        return readers_ceiling(flow, known.secrets_read)
+
+    ceiling = await memory.ask(None, question)
     if ceiling is not None:
         grant.reach = with_readers(grant.reach, ceiling)
 
 
 def are_long(arguments: Mapping[str, object]) -> bool:
     """Whether arguments are so long that looking for their origins would block the event loop."""
-    left = LONG_ARGUMENTS
-    for value in arguments.values():
+    return are_longer(arguments.values(), LONG_ARGUMENTS)
+
+
+def are_longer(values: Iterable[object], most: int) -> bool:
+    """Whether values have more text than that; of longer ones, only a beginning is looked at."""
+    left = most
+    for value in values:
         for _, one in scalars(value):
             left -= (len(one) if isinstance(one, str) else 0) + LEAST_OF_A_VALUE
             if left < 0:
@@ -125,8 +137,8 @@ def with_readers(reach: Reach, ceiling: CapabilitySet) -> Reach:
 
 
 async def restore(call: Call, memory: SessionMemory) -> None:
-    """Read from the ledger what this session has read in other processes, once. Unreadable means tainted."""
-    if memory.is_restored:
+    """Read from the ledger what this session has read in other processes, once. Until then, it may have read all."""
+    if memory.is_restored and not memory.unreadable:
         return
     session, ledger = call.session, call.ports.ledger
     for above in reversed([*_above(session)]):
@@ -151,7 +163,7 @@ async def _restore(call: Call, session: SessionFacts, memory: SessionMemory, led
         found = await in_time(call.stores, ledger.entries_of(*session.name), "the ledger")
         key = await in_time(call.stores, ledger.derived(_PURPOSE), "the ledger")
     except Exception as error:
-        memory.restore((), None, f"the ledger could not be read: {type(error).__name__}")
+        memory.not_restored(f"the ledger could not be read: {type(error).__name__}")  # the next call tries again
         return
     running = {one.receipt for one in list(session.gate.running)}
     ended = {one.id for one in found if one.kind == "receipt"}
@@ -160,7 +172,16 @@ async def _restore(call: Call, session: SessionFacts, memory: SessionMemory, led
     earlier += [one for one in found if one.kind == "decision" and one.id not in ended | running]
     # A delegate knows what its parent knows. A memory that was dropped here is noted if it was given anything.
     is_resumed = session.parent is None and not all(session.gate.made(one.id) for one in earlier)
-    memory.restore(earlier, key, is_resumed=is_resumed)
+    memory.restore(earlier, key, is_resumed=is_resumed, also=_secrets_since(call, earlier))
+
+
+def _secrets_since(call: Call, earlier: Iterable[Entry]) -> Iterator[SecretSource]:
+    """The secrets of the policy in force that calls may have read under another one, whose receipts do not say so."""
+    flow, digest = call.flow, call.session.gate.policy.digest
+    for one in earlier if flow is not None else ():
+        returned = one.result is not None or (isinstance(one.flow, FlowFact) and one.flow.taints is True)
+        if flow is not None and returned and one.manifest != digest:
+            yield from secrets_of_result(flow, one.tool, ANY_READ)
 
 
 # What a person is shown ----------------------------------------------------------------------------------------------
@@ -170,27 +191,25 @@ def unmet_lines(judgement: Judgement | None, redactor: Redactor | None = None) -
     """What a person reads about the values that meet no rule: each value, its origins, and the record it stands in."""
     if judgement is None or not judgement.stops:
         return ()
-    lines = [line for one in judgement.unmet[:UNMET_SHOWN] for line in _shown(one)]
+    lines = [line for one in judgement.unmet[:UNMET_SHOWN] for line in _shown(one, reopened=judgement.reopened)]
     if more := len(judgement.unmet) - UNMET_SHOWN:
         lines += [f"and {more} more values"] * (more > 0)
     return tuple(lines if redactor is None else map(redactor.text, lines))
 
 
-def _shown(unmet: Unmet) -> Iterator[str]:
+def _shown(unmet: Unmet, *, reopened: bool) -> Iterator[str]:
     name = value_name(unmet.argument, unmet.pointer)
     yield f"{name} = {shown(unmet.value)}" if name else unmet.text
-    if not unmet.argument:
-        return
     for one in unmet.found[:PLACES_SHOWN]:
-        yield f"{name}: {place_of(one)}"
+        yield f"{name or 'what was read'}: {place_of(one, reopened=reopened)}"
     if unmet.record:
         yield f"{name} stands in {shown(unmet.record)}"
 
 
-def place_of(found: Found) -> str:
-    """Where a value stands, in words."""
+def place_of(found: Found, *, reopened: bool = False) -> str:
+    """Where a value stands, in words. Of a session that was `reopened`, it may stand in what is not known any more."""
     if found.origin == "unknown":
-        return _MODEL
+        return _NOT_FOUND if reopened else _MODEL
     if found.origin == "task":
         return "in the task"
     label = f" ({found.label})" if found.label else ""
@@ -227,8 +246,9 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         labels = labels_of_result(flow, call.tool, call.plain, uses)
         if (hinted := getattr(_tool(call), "hinted", None)) is not None:  # what its server says can only lower them
             labels = hinted(labels)
-    elif parts.reason in _QUESTIONS and not call.running:
-        value = None
+    elif not call.running:  # it returned nothing: what its refusal quotes, such as the name of a tool, is the caller's
+        is_told = bool(parts.error) and parts.reason not in QUESTIONS
+        return Handed(None, is_told, FlowFact(taints=is_told or UNSET))
     if parts.truncated:
         value, labels = None, _UNTRUSTED
     elif parts.refusal is None and (remembered := getattr(_tool(call), "remembered", None)) is not None:
@@ -265,17 +285,41 @@ def _tool(call: Call) -> object:
     return call.registered.tool if call.registered is not None else None
 
 
-def hand_over(call: Call, handed: Handed) -> None:
-    """Remember what the caller gets now."""
+def unrecorded(call: Call, handed: Handed, error: str) -> Handed:
+    """What a call hands out whose receipt could not be kept: an error in place of its result, and what it had read."""
+    reading = handed.reading
+    if reading is None or not call.running:
+        return replace(handed, reading=None, taints=call.is_heard)
+    told = replace(reading, value=error, labels=_UNTRUSTED, from_task=False, size=len(error), is_untrusted=True)
+    return replace(handed, reading=told)
+
+
+def hand_over(call: Call, handed: Handed | None) -> None:
+    """Remember what the caller gets now. `handed` is None if that is not known.
+
+    If the policy of the gate has another `flow` by now, it says nothing about what was read under that of the call.
+    """
+    now = call.session.gate.policy
+    is_same = bool(now.unusable) or now.flow == call.flow  # under one that cannot be used, nothing is called
+    if not call.is_heard or (is_same and call.flow is None):
+        return
     # A delegate that was ended meanwhile has none any more, and its result still goes to the code of its parent.
     memories = (one.memory for one in (call.session, *_above(call.session)))
     memory = next((one for one in memories if one is not None), None)
     if memory is None:
+        if call.flow is not None or call.session.ended:
+            return
+        memory = call.session.remembering()
+    if handed is None or not is_same:
+        if call.running:
+            memory.lose(call.receipt)
+        else:
+            memory.taint(call.receipt)
         return
     if handed.reading is not None:
         memory.remember(handed.reading)
-    if handed.taints:
-        memory.taint(call.receipt)
+    elif handed.taints:
+        memory.hear_of(Reading(call.receipt, call.tool, None, is_untrusted=True))
 
 
 def counted(

@@ -160,7 +160,7 @@ class BareGate(GateFacts):
                 self._switch(manifest, RegisteredTools(manifest, manifest.digest, {}, unusable=why))
             raise
         if at_build:
-            self.manifest, self._policy = manifest, policy
+            self.manifest, self._policy, self._flow = manifest, policy, policy.flow
             return
         self._switch(manifest, policy)
         if policy.misfits and self._reports:
@@ -233,8 +233,9 @@ class BareGate(GateFacts):
     def _switch(self, manifest: Manifest, policy: RegisteredTools) -> None:
         self.reloaded = self.clock.now().timestamp()
         self.manifest, self._policy = manifest, policy
-        if policy.flow is None:
-            self.memories.forget()  # of what is read from now on, nothing is known
+        if policy.flow != self._flow and not policy.unusable:  # what was read cannot be labelled again
+            self._flow = policy.flow
+            self.memories.forget()
         self._forget()
 
     @property

@@ -29,6 +29,7 @@ from licet.guard.ports import free_after_fork
 _T = TypeVar("_T")
 _DROPPED = "this session was given something before, and what it knew was dropped"
 _UNNOTED = "more sessions than are noted were given something: this one may be one of them"
+_OTHER_POLICY = "the policy of its origins was changed, and what it had read before is not known by it"
 _RESUMED = "this session was begun earlier, and what its host has given it since is not known"
 
 
@@ -53,7 +54,8 @@ class SessionMemory:
         self._parent = parent
         self._is_held = False  # whether what a delegate reads stays its own, until its answer is handed back
         self.is_restored = False  # whether the receipts of an earlier process have been read
-        self.is_reopened = False  # whether there were some: their values are unknown
+        self._is_reopened = False  # whether there were some: their values are unknown
+        self._unreadable = ""  # why they could not be read, until they can be
         self.key = secrets.token_bytes(32)  # of digests, until the ledger has given one
         self._known = Known()
         if parent is not None:
@@ -92,6 +94,15 @@ class SessionMemory:
             if self._parent is not None:  # also of one whose answer is awaited: its calls are made by the same code
                 self._parent.taint(why)
 
+    def lose(self, why: str) -> None:
+        """Count as having read anything, secrets too, since nobody knows what was handed out."""
+        with self._lock:
+            self._freeze()
+            self._known.lose(why)
+            self._noted()
+            if self._parent is not None:
+                self._parent.lose(why)
+
     def _noted(self) -> None:
         if self._note is not None:
             self._note()
@@ -115,6 +126,9 @@ class SessionMemory:
             if moment is not None:
                 self._moments.discard(moment)
                 known = known if moment.known is None else moment.known
+            if why := self.unreadable:
+                known = known.child()
+                known.lose(why)
             if not is_long and not known.is_long:
                 return question(known)
             known = known.child()
@@ -145,6 +159,22 @@ class SessionMemory:
     def remember(self, reading: Reading) -> None:
         """Remember what is handed out now. It taints those above at once, wherever its text is known."""
         self.keep(Indexed(reading), is_text=True)
+
+    def hear_of(self, reading: Reading) -> None:
+        """Be tainted by what is handed out now, without remembering its text."""
+        self.keep(Indexed(reading), is_text=False)
+
+    def be_given(self, reading: Reading) -> None:
+        """Remember untrusted text that no call returned. A host may give much of it before the next question."""
+        self.remember(reading)
+        self.shed()
+
+    def shed(self) -> None:
+        """Forget the oldest of what was handed over and not read yet, if it is too much. For those above, too."""
+        with self._lock:
+            self._known.shed()
+            if self._parent is not None:
+                self._parent.shed()
 
     def keep(self, result: Indexed, *, is_text: bool) -> None:
         """Remember a result; without its text, only that it taints, and which secrets it has."""
@@ -197,12 +227,19 @@ class SessionMemory:
     # For a session that is opened again ------------------------------------------------------------------------------
 
     def restore(
-        self, earlier: Iterable[Entry], key: bytes | None, unreadable: str = "", *, is_resumed: bool = False
+        self,
+        earlier: Iterable[Entry],
+        key: bytes | None,
+        unreadable: str = "",
+        *,
+        is_resumed: bool = False,
+        also: Iterable[SecretSource] = (),
     ) -> None:
         """Restore taint and secrets from the receipts of this session, before it is asked anything.
 
         Their values stay unknown. If it is resumed, another process had it, and it counts as tainted: what a host gives
-        it is in no receipt. `unreadable` is why the receipts could not be read: then it does, too.
+        it is in no receipt. `unreadable` is why this ledger never gives receipts: it may have read any secret. `also`
+        are secrets that receipts do not name, since they were made under another policy.
         """
         found = list(earlier)
         with self._lock:
@@ -214,12 +251,30 @@ class SessionMemory:
             for known in {id(one): one for one in self._states()}.values():
                 for entry in found:
                     _restore(known, entry)
-                if unreadable or is_resumed:
-                    known.taint(unreadable or _RESUMED)
+                known.read_secrets(also, _OTHER_POLICY)
+                if unreadable:
+                    known.lose(unreadable)
+                elif is_resumed:
+                    known.taint(_RESUMED)
                 if self._parent is not None:
                     self._parent.pass_on(known)  # it may have been restored after this one began
-            self.is_reopened = bool(found or unreadable)
+            self._is_reopened = bool(found or unreadable)
             self.is_restored = True
+            self._unreadable = ""
+
+    def not_restored(self, why: str) -> None:
+        """Say that the receipts cannot be read now. Until they can be, the session may have read anything."""
+        self._unreadable = why
+
+    @property
+    def unreadable(self) -> str:
+        """Why the receipts of this session, or of one above it, cannot be read now; empty if they can."""
+        return self._unreadable or (self._parent.unreadable if self._parent is not None else "")
+
+    @property
+    def is_reopened(self) -> bool:
+        """Whether this session, or one above it, was opened again: what was read before is unknown."""
+        return self._is_reopened or bool(self._unreadable) or (self._parent is not None and self._parent.is_reopened)
 
     def _states(self) -> Iterator[Known]:
         yield self._known
@@ -231,10 +286,14 @@ class SessionMemory:
             known.inherit(self._known.held)
 
     def forget(self) -> None:
-        """Forget all results, since calls were made that nobody watched. The next call reads the receipts."""
+        """Forget all results, since another policy labels them otherwise. The next call reads the receipts.
+
+        A session that has read anything may have read what the policy calls secret now.
+        """
         with self._lock:
-            self._known = self._known.without_results()
-            self._moments.clear()
+            self._known = _forgotten(self._known)
+            for one in self._moments:
+                one.known = None if one.known is None else _forgotten(one.known)
             self.is_restored = False
             delegates = list(self._delegates)
         for delegate in delegates:
@@ -274,6 +333,15 @@ class Memories:
             self._live.pop(name, None)
             self._given.discard(_digest(name))
 
+    def taint(self, name: tuple[str, str], why: str) -> None:
+        """Taint a session, which needs no memory for it."""
+        with self._lock:
+            memory = self._live.get(name)
+        if memory is not None:
+            memory.taint(why)
+        else:
+            self._note(name)
+
     def _note(self, name: tuple[str, str]) -> None:
         with self._lock:
             if len(self._given) < SESSIONS_NOTED:
@@ -282,7 +350,7 @@ class Memories:
                 self._is_given_full = self._is_given_full or _digest(name) not in self._given
 
     def forget(self) -> None:
-        """Forget all results of all sessions, when a policy without `flow:` takes over."""
+        """Forget all results of all sessions, when a policy with another `flow:`, or without, takes over."""
         with self._lock:
             live = list(self._live.values())
         for memory in live:
@@ -294,19 +362,28 @@ def _digest(name: tuple[str, str]) -> bytes:
     return hashlib.blake2b("\0".join(name).encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
+def _forgotten(known: Known) -> Known:
+    other = known.without_results()
+    if known.has_read:
+        other.lose(_OTHER_POLICY)
+    return other
+
+
 def _restore(known: Known, entry: Entry) -> None:
     flow = entry.flow
+    # Without `flow:`, nothing is known about what it returned; without a receipt, it may have returned anything.
+    if not isinstance(flow, FlowFact) or entry.kind == "decision":
+        known.lose(entry.id)
     if not isinstance(flow, FlowFact):
-        known.taint(entry.id)  # made without `flow:`, so nothing is known about what it returned
         return
     for why in flow.tainted_by:
         known.taint(why)
-    if flow.taints is True or entry.kind == "decision":  # without a receipt, it may have returned anything
+    if flow.taints is True:
         known.taint(entry.id)
     if flow.private is True:
         known.read_private(entry.id)
     if isinstance(flow.secrets, tuple):
-        known.read_secrets(map(_source, flow.secrets))
+        known.read_secrets(map(_source, flow.secrets), entry.id)
 
 
 def _source(fact: SecretFact) -> SecretSource:

@@ -43,7 +43,7 @@ from licet.guard.facts import Call
 from licet.guard.flow_steps import Handed, flow_fact, handed_of
 from licet.guard.grant import Access
 from licet.guard.limits import MOST_OF_A_CLAIM
-from licet.guard.ports import ASKED_IN_AGENT, Ledger
+from licet.guard.ports import ASKED_IN_AGENT
 from licet.guard.registration import entry_of
 from licet.guard.result_parts import INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED, ResultParts
 
@@ -54,14 +54,12 @@ _ELSEWHERE = (BudgetSettled, SandboxEntered)  # the rule of these events is in `
 _OWN_TEXTS = (INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED)  # of failures; every other text is the tool's
 
 
-async def keep_receipt(call: Call, ledger: Ledger, parts: ResultParts) -> Handed | None:
-    """Write the receipt of a call to the ledger. A long one is built in a thread, so that other calls can run.
+async def made_receipt(call: Call, parts: ResultParts) -> tuple[Handed | None, Entry]:
+    """The receipt of a call, and what its session is to remember; None if it remembers nothing.
 
-    Returns what the session of the call is to remember; None if it remembers nothing.
+    Long ones are made in a thread, so that other calls can run.
     """
-    handed, made = await asyncio.to_thread(_made, call, parts) if call.is_long else _made(call, parts)
-    await ledger.record(made)
-    return handed
+    return await asyncio.to_thread(_made, call, parts) if call.is_long else _made(call, parts)
 
 
 def _made(call: Call, parts: ResultParts) -> tuple[Handed | None, Entry]:

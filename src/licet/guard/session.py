@@ -21,6 +21,7 @@ from licet.core.decision.request import Approval, Ground
 from licet.core.flow.session_knowledge import Reading
 from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import AgentFact
+from licet.core.limits import MOST_REMEMBERED
 from licet.core.values import data_digest
 from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
@@ -32,9 +33,10 @@ from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, re
 from licet.guard.close import close
 from licet.guard.deadlines import Deadline
 from licet.guard.facts import Call, GateFacts, SessionFacts, begun
+from licet.guard.flow_steps import are_longer
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
-from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS, MOST_OF_A_CLAIM
+from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS, LONG_RESULT, MOST_OF_A_CLAIM
 from licet.guard.memory import Moment
 from licet.guard.result import Result
 from licet.guard.result_parts import NOTHING, ResultParts, outcome
@@ -93,10 +95,31 @@ class Session(SessionFacts):
 
     def read(self, source: str, value: object) -> None:
         """Remember what reaches the model without a call, such as a resource or a file in its prompt, as untrusted."""
-        text = plain_json(value)
         about = visible(source)[:MOST_OF_A_CLAIM]
-        reading = Reading(receipt="", tool="", value=plain_data(text), about=about, size=len(text))
-        self.remembering().remember(reading)
+        if self.gate.policy.flow is None:
+            self._note(about)
+            return
+        memory = self.remembering()
+        most = MOST_REMEMBERED if type(value) is str else LONG_RESULT
+        if are_longer((value,), most):  # nobody waits until all of it is read; its values are unknown
+            memory.hear_of(Reading("", "", None, about=about, is_untrusted=True))
+            return
+        if type(value) is str and len(value) > LONG_RESULT:
+            given, size = value, len(value)
+        else:
+            text = plain_json(value)
+            given, size = plain_data(text), len(text)
+        memory.be_given(Reading(receipt="", tool="", value=given, about=about, size=size, is_untrusted=True))
+
+    def _note(self, about: str) -> None:
+        """Note that there was something, without a memory of it: a policy that is loaded later has to know."""
+        one: SessionFacts = self
+        while one.memory is None and one.parent is not None:
+            one = one.parent
+        if one.memory is not None:
+            one.memory.taint(about)
+        else:
+            one.gate.memories.taint(one.name, about)
 
     def call(
         self, tool: str, arguments: Mapping[str, Any] | None = None, *, purpose: str | None = None

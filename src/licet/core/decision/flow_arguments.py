@@ -51,6 +51,12 @@ class Asking(Struct, frozen=True):
         self.records.append(self.known.record_of(where))
         return self.records[-1]
 
+    @property
+    def place_of_secrets(self) -> Origin:
+        """Where the rules on secrets are written."""
+        manifest = self.reach.manifest
+        return manifest.places.get("flow.secrets", manifest.places.get("flow", manifest.origin))
+
     def place_of(self, argument: str) -> Origin | None:
         """Where the rule on an argument is written."""
         return next((one.origin for one in self.reach.admissions if argument in one.args), None)
@@ -229,8 +235,8 @@ def _secrets_carried(asking: Asking, argument: str, value: object) -> Iterator[U
         "FLOW_SECRET",
         argument,
         text=f"{argument} cannot be checked: too many secrets were read",
-        place=asking.place_of(argument),
-        fix=_APPROVE,
+        place=asking.place_of_secrets,
+        fix=fix_of(asking),
     )
     if asking.known.is_full_of_secrets:
         yield unchecked
@@ -249,12 +255,15 @@ def _secrets_carried(asking: Asking, argument: str, value: object) -> Iterator[U
                 value=text_of(one)[:LONGEST_JUDGED],
                 found=(Found("seen", held.receipt, held.tool, held.pointer, "secret"),),
                 text=f"{value_name(argument, pointer)} holds a secret",
-                place=asking.place_of(argument),
-                fix=_APPROVE,
+                place=asking.place_of_secrets,
+                fix=fix_of(asking),
             )
 
 
-_APPROVE = "approve this call"
+def fix_of(asking: Asking, other: str = "") -> str:
+    """What helps: an approval of this call, unless nobody is asked about it, and what else would meet the rule."""
+    approve = "approve this call" if asking.flow.otherwise == "ask" else ""
+    return ", or ".join(filter(None, (approve, other)))
 
 
 def unmet_origin(
@@ -278,7 +287,7 @@ def unmet_origin(
         allowed,
         f"{subject} {what or ''}".rstrip() + " does not come from the task or a trusted result",
         asking.place_of(argument),
-        f"{_APPROVE}, or name the value of `{subject}` in the task" if "task" in allowed else _APPROVE,
+        fix_of(asking, f"name the value of `{subject}` in the task" if "task" in allowed else ""),
     )
 
 

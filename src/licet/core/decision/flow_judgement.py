@@ -9,13 +9,14 @@ from decimal import Decimal
 from typing import Any
 
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.flow_arguments import Asking, holds_url, judged_arguments, names_in, unmet_origin
+from licet.core.decision.flow_arguments import Asking, fix_of, holds_url, judged_arguments, names_in, unmet_origin
 from licet.core.decision.reach import Reach
 from licet.core.flow.indexed import sought
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet
 from licet.core.flow.labels import KEYS, scalars, text_of
 from licet.core.flow.session_knowledge import Known, from_task
-from licet.core.flow.text import folded, words
+from licet.core.flow.text import folded
+from licet.core.limits import MOST_FOUND
 from licet.core.policy.flow import ORIGINS, ArgumentFlow, Flow, FlowOrigin, SecretSource, ToolFlow
 from licet.core.policy.flow_terms import argument_flow
 from licet.core.policy.layer import WRITES
@@ -90,15 +91,16 @@ def _secrets_kept(asking: Asking) -> Iterator[Unmet]:
     ceiling = readers_ceiling(asking.flow, asking.known.secrets_read)
     if ceiling is not None and not asking.reach.grant <= ceiling:
         text = f"{asking.reach.spec.name} could send what was read to somebody who may not read it"
-        yield Unmet("FLOW_SECRET", text=text, place=_origin(asking), fix=_fix("add its readers under `flow.secrets`"))
+        known, found = asking.known, dict[Found, None]()
+        for source, read_in in zip(known.secrets_read, known.secrets_read_in, strict=True):
+            if not asking.reach.grant <= (readers_ceiling(asking.flow, (source,)) or asking.reach.grant):
+                found[Found("seen", read_in, source.tool or source.use, "", "secret")] = None
+        fix = fix_of(asking, "add its readers under `flow.secrets`")
+        yield Unmet("FLOW_SECRET", found=(*found,)[:MOST_FOUND], text=text, place=asking.place_of_secrets, fix=fix)
 
 
 def _origin(asking: Asking) -> Any:
     return asking.reach.admissions[0].origin if asking.reach.admissions else None
-
-
-def _fix(other: str = "") -> str:
-    return f"approve this call, or {other}" if other else "approve this call"
 
 
 # Words ----------------------------------------------------------------------------------------------------------------
@@ -107,12 +109,12 @@ def _fix(other: str = "") -> str:
 def _asked_for(asking: Asking) -> Iterator[Unmet]:
     if not asking.rules.asked_by or not asking.known.tainted:
         return
-    said = words(asking.known.task)
+    said = asking.known.task_words
     for prefixes in asking.rules.asked_by:
         wanted = tuple(folded(prefix) for prefix in prefixes if prefix)
         if not any(word.startswith(wanted) for word in said):
             text = f"the task does not ask for {asking.reach.spec.name}"
-            fix = _fix("ask for it in the task")
+            fix = fix_of(asking, "ask for it in the task")
             yield Unmet("FLOW_NOT_ASKED_FOR", text=text, place=_origin(asking), fix=fix)
 
 
@@ -130,7 +132,7 @@ def _two_of_three(asking: Asking) -> Iterator[Unmet]:
     # A tool in this process may declare a write, and hold nothing: its code does it without asking.
     if grant & WRITES or asking.reach.effect not in (None, "read_only"):
         text = f"{asking.reach.spec.name} may write, after text that somebody else wrote"
-        yield Unmet("FLOW_ORIGIN", text=text, place=_origin(asking), fix=_fix())
+        yield Unmet("FLOW_ORIGIN", text=text, place=_origin(asking), fix=fix_of(asking))
     elif grant & _NETWORK_READS:
         yield from _composed_requests(asking)
 

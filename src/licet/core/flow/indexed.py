@@ -12,7 +12,7 @@ from unicodedata import is_normalized
 from msgspec import Struct
 
 from licet.core.flow.labels import Leaf, below, is_untrusted, leaves, scalars, text_of
-from licet.core.flow.text import folded, in_word, is_plain, lowered, normal, stands_in
+from licet.core.flow.text import folded, in_word, is_plain, lowered, normal, stands_in, words
 from licet.core.flow.written_values import (
     date_of,
     dates_in,
@@ -221,12 +221,20 @@ class Searched:
 class Task:
     """What the user said, turn by turn."""
 
-    __slots__ = ("_said", "text")
+    __slots__ = ("_said", "_words", "text")
 
     def __init__(self, text: str = "", turns: tuple[str, ...] = ()) -> None:
         self.text = text
+        self._words: frozenset[str] | None = None
         said = [text for turn in turns if (text := normal(turn))]
         self._said = Searched([Leaf("", "", "", text, text, "trusted", 0, False) for text in said])
+
+    @property
+    def words(self) -> frozenset[str]:
+        """Its words in lower case. They are taken out of it once."""
+        if self._words is None:
+            self._words = words(self.text)
+        return self._words
 
     def has(self, one: Sought | None) -> bool:
         """Whether a value stands in the task."""

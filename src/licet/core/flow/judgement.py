@@ -54,6 +54,7 @@ class Judgement(Struct, frozen=True):
     met: tuple[Met, ...] = ()
     tainted_by: tuple[str, ...] = ()  # receipts, or reasons; empty if nothing untrusted was read
     enforced: bool = True  # false under `watch`
+    reopened: bool = False  # whether values that the session has read before it was opened again are unknown
 
     @property
     def stops(self) -> bool:

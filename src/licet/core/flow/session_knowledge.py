@@ -46,6 +46,8 @@ class Held(Struct, frozen=True):
     unscanned: tuple[Indexed, ...]
     results: tuple[Indexed, ...]
     secrets: Mapping[str, SecretFound]
+    lost: tuple[str, ...]
+    read_in: tuple[str, ...]  # of each source, where it was read
 
 
 class Known:
@@ -57,7 +59,9 @@ class Known:
         self._task = Task()
         self._taints: dict[str, None] = {}
         self._sources: dict[int, SecretSource] = {}  # the secret sources that were read, each once
+        self._read_in: dict[int, str] = {}  # the receipt of the first result with such a secret, or a reason
         self._private: dict[str, None] = {}
+        self._lost: dict[str, None] = {}  # why it is not known what it has read
         self._unscanned: list[Indexed] = []  # those that may taint, or hold secrets, and were not looked at yet
         self._unread: list[Indexed] = []  # those whose text was not taken out yet
         self._unread_size = 0
@@ -78,10 +82,23 @@ class Known:
         if why in self._taints or len(self._taints) < MOST_TAINTS:
             self._taints[why] = None
 
-    def read_secrets(self, sources: Iterable[SecretSource]) -> None:
+    def lose(self, why: str) -> None:
+        """Say that nobody knows what it has read: untrusted text, and whatever a policy calls secret."""
+        self.taint(why)
+        if len(self._lost) < MOST_TAINTS:
+            self._lost[why] = None
+
+    def suppose(self, sources: Iterable[SecretSource]) -> None:
+        """Count all secret sources of a policy as read, and something private, if it is not known what was read."""
+        for why in [*self._lost][:1]:
+            self.read_secrets(sources, why)
+            self.read_private(why)
+
+    def read_secrets(self, sources: Iterable[SecretSource], why: str = "") -> None:
         """Say that secret sources were read before, whose values are not known any more."""
         for source in sources:
             if source not in self._sources.values():
+                self._read_in[len(self._sources)] = why
                 self._sources[len(self._sources)] = source
 
     def read_private(self, why: str) -> None:
@@ -103,12 +120,46 @@ class Known:
         """Be tainted by a result, and have read the secrets in it, without knowing its text."""
         self._unscanned.append(result)
 
+    def shed(self) -> None:
+        """Forget the oldest text that was not taken out yet, as far as it is too much; never one with secrets.
+
+        What taints as everybody knows, and has no secrets, needs no look.
+        """
+        if len(self._unread) > MOST_UNREAD or self._unread_size > self._most:
+            kept = []
+            number = len(self._unread)
+            for result in self._unread:
+                is_much = number > MOST_UNREAD or self._unread_size > self._most
+                if is_much and not result.reading.secret:
+                    number -= 1
+                    self._unread_size -= result.reading.size
+                else:
+                    kept.append(result)
+            self._unread = kept
+        if len(self._unscanned) > MOST_UNREAD:
+            left, self._unscanned = self._unscanned, []
+            for result in left:
+                if result.reading.is_untrusted and not (result.reading.secret or result.reading.private):
+                    self.taint(_name(result.reading))
+                else:
+                    self._unscanned.append(result)
+
     def child(self) -> "Known":
         """What a delegate begins with: all of this. What it reads stays its own until `absorb`."""
         other = Known(self._most)
         for name in ("_turns", "_task", "_unread_size", "_size"):
             setattr(other, name, getattr(self, name))
-        for name in ("_taints", "_sources", "_private", "_results", "_secrets", "_unscanned", "_unread"):
+        for name in (
+            "_taints",
+            "_sources",
+            "_read_in",
+            "_private",
+            "_lost",
+            "_results",
+            "_secrets",
+            "_unscanned",
+            "_unread",
+        ):
             setattr(other, name, getattr(self, name).copy())
         return other
 
@@ -122,6 +173,8 @@ class Known:
             tuple(self._unscanned),
             (*self._results, *self._unread),
             dict(self._secrets.places),
+            tuple(self._lost),
+            tuple(self._read_in.values()),
         )
 
     def inherit(self, other: "Held") -> None:
@@ -130,7 +183,10 @@ class Known:
             self.taint(why)
         for why in other.private:
             self.read_private(why)
-        self.read_secrets(other.sources)
+        for why in other.lost:
+            self.lose(why)
+        for source, where in zip(other.sources, other.read_in, strict=True):
+            self.read_secrets((source,), where)
         mine = {id(one) for one in self._unscanned}
         self._unscanned += [one for one in other.unscanned if id(one) not in mine]
 
@@ -187,7 +243,13 @@ class Known:
             or self._size > LONG_REMEMBERED
             or len(self._secrets.places) > FEW_SECRETS
             or sum(one.reading.size for one in self._unscanned) > LONG_UNREAD
+            or len(self._task.text) > LONG_UNREAD
         )
+
+    @property
+    def has_read(self) -> bool:
+        """Whether it was handed anything, or may have been."""
+        return any((self._taints, self._sources, self._private, self._unscanned, self._unread, self._results))
 
     # What it is asked
 
@@ -212,6 +274,17 @@ class Known:
         """The secret sources that it has read from."""
         self._scan()
         return tuple(self._sources.values())
+
+    @property
+    def secrets_read_in(self) -> tuple[str, ...]:
+        """Of each of these sources, the receipt of the first result with such a secret, or why it counts as read."""
+        self._scan()
+        return tuple(self._read_in.values())
+
+    @property
+    def task_words(self) -> frozenset[str]:
+        """The words of the task in lower case."""
+        return self._task.words
 
     @property
     def private_by(self) -> tuple[str, ...]:
@@ -324,7 +397,7 @@ class Known:
                 self.taint(_name(reading))
             if reading.private:
                 self.read_private(_name(reading))
-            self.read_secrets(result.secrets_read)
+            self.read_secrets(result.secrets_read, _name(reading))
 
     def _read(self) -> None:
         """Take the text out of what was handed over."""
