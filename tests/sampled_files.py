@@ -87,6 +87,7 @@ MOST_OF_FILE = {
     "cli/test_cli_frame.py": 12,
     "cli/test_cli_fuzzed_ledger.py": 42,
     "cli/init.yaml": 30,
+    "cli/test_cli_hooks_install.py": 6,
     "cli/test_cli_init_look.py": 13,
     "cli/test_cli_init_mcp.py": 26,
     "cli/test_cli_learn.py": 15,

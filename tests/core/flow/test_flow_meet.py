@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from effort import EXAMPLES
 from licet.core.decision.flow_judgement import judge
 from licet.core.flow.judgement import Judgement
 from licet.core.flow.labels import is_private, labels_of_result, leaves, secrets_of_result
@@ -153,7 +154,7 @@ SRC = [{"use": "fs:read:/srv", "label": "trusted"}]
 READ = ("t", {"p": "/srv/f"}, ("fs:read:/srv/f",), [{"id": "13", "body": "Dora"}])
 
 
-@settings(max_examples=600)
+@settings(max_examples=max(EXAMPLES, 100))
 @given(policies, policies, st.tuples(st.sampled_from("tuv"), arguments, uses, values))
 @example(
     {"preset": "guarded", "sources": SRC, "results": {"t": {"id": "trusted"}}},
@@ -177,7 +178,7 @@ def test_two_policies_together_believe_no_more_of_any_leaf_than_each(one: Any, t
         check_labels(read, met_flow(real(first), real(second)), real(first), real(second))
 
 
-@settings(max_examples=600)
+@settings(max_examples=max(EXAMPLES, 100))
 @given(policies, above, st.tuples(st.sampled_from("tuv"), arguments, uses, values))
 @example(
     {"preset": "guarded", "sources": SRC, "results": {"t": {"id": "trusted"}}},
@@ -197,7 +198,7 @@ def test_under_an_organisation_no_leaf_is_believed_more(own: Any, org: Any, read
         check_labels(read, real(narrowed), said)
 
 
-@settings(max_examples=1000, deadline=None)
+@settings(max_examples=max(EXAMPLES, 150))
 @given(
     policies, policies, st.sampled_from(("", "Dora", "See 13 for ann@b.a.test")), reads, calls, st.sampled_from(REACHES)
 )
