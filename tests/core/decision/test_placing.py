@@ -182,15 +182,15 @@ def test_a_server_gets_no_key_whose_secret_the_agent_may_not_read() -> None:
     assert names(found) == []
 
 
-@pytest.mark.parametrize(("file", "real"), [("~/.npmrc", "/home/me/.npmrc"), ("${workdir}/.npmrc", "/work/.npmrc")])
+@pytest.mark.parametrize(("file", "real"), [("~/.npmrc", "/home/me/.npmrc"), ("${workdir}/.npmrc", "/srv/a/.npmrc")])
 def test_a_file_of_a_server_is_below_a_real_directory(file: str, real: str) -> None:
     server = {**SERVER, "grants": ["fs:read:*"], "secrets": {"PLAIN": "npm/token"}}
     entry = {"file": file, "field": "t", "hosts": ["api.github.com"]}
     read = policy({"servers": {"gh": server}}, fs_reach={"read": ["~", "${workdir}"]})
     manifest = replace(read, servers={"gh": {**server, "secrets": {"PLAIN": "npm/token", "FILE": entry}}})
-    _, found = of_server(manifest.expand("/work", "/home/me"))
+    _, found = of_server(manifest.expand("/srv/a", "/home/me"))
     assert [one.file for one in found.stand_ins] == [real]
-    assert servers_of(manifest.expand("/work", "/home/me").servers)["gh"].secrets == {"PLAIN": "npm/token"}
+    assert servers_of(manifest.expand("/srv/a", "/home/me").servers)["gh"].secrets == {"PLAIN": "npm/token"}
 
 
 def test_a_secret_that_is_handed_over_has_a_note_with_the_other_form() -> None:

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from licet.core.decision.decide import decide
 from licet.core.decision.flow_judgement import judge
+from licet.core.decision.request import Request, Usage
 from licet.core.flow.judgement import Judgement
 from licet.core.flow.session_knowledge import Known, Reading
 from licet.core.policy.flow import Flow, Label, ResultLabels
@@ -65,6 +68,28 @@ def judged(task: str, read: list[Reading], call: dict[str, Any], flow: Flow = FL
 
 def unmet(judgement: Judgement) -> set[tuple[str, str]]:
     return {(one.argument, one.pointer) for one in judgement.unmet}
+
+
+ORDER = ("deny", "ask", "allow")
+PRESETS = ("watch", "guarded", "strict", "rule_of_two", "trifecta")
+
+
+@given(
+    tasks, st.lists(readings, max_size=3), calls, st.sampled_from(PRESETS), st.sampled_from(("ask", "deny")),
+    st.sampled_from(("manifest", "session", "call")), st.booleans(),
+)  # fmt: skip
+def test_no_verdict_is_looser_with_flow(
+    task: str, read: list[Reading], call: dict[str, Any], preset: Any, otherwise: Any, write: Any, admitted: bool
+) -> None:
+    flow = Flow(preset=preset, otherwise=otherwise)
+    found = judge(REACH, flow, call, known_of(task, read))
+    name = "act" if admitted else "other"
+    made = replace(REACH.manifest, values={"flow": flow}, approvals=replace(REACH.manifest.approvals, write=write))
+    request = Request(name, session="s", arguments="sha256:1")
+    with_flow, without = decide(request, made, Usage(flow=found)), decide(request, REACH.manifest)
+    assert ORDER.index(with_flow.verdict) <= ORDER.index(without.verdict)
+    if found.stops and without.verdict == "allow":
+        assert with_flow.verdict == otherwise
 
 
 @given(tasks, st.lists(readings, max_size=3), calls, st.integers(0, 2))
