@@ -45,6 +45,14 @@ def no_organisation(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere(monkeypatch)
 
 
+@pytest.fixture
+def postgres() -> str:
+    """The address of a new database of a real server, with the tables of licet."""
+    from postgres_server import fresh
+
+    return fresh()
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """One worker more than processors, since some tests wait."""

@@ -30,6 +30,16 @@ CHECKPOINT_SECONDS = 0.05  # seconds; that a checkpoint waits for other threads 
 MOST_WRITES = 512  # writes; in one transaction
 WRITE_SECONDS = 0.05  # seconds; that one attempt to write waits for other threads of this process
 
+# PostgreSQL.
+MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the one that listens
+CONNECT_TO_SERVER_SECONDS = 5.0  # seconds; to make one connection, so that another host of the address has a turn
+FIRST_RETRY = 0.02  # seconds; before a request is sent again after a lost connection; each pause is twice as long
+LONGEST_RETRY = 0.5  # seconds; between two attempts
+HEAR_SECONDS = 2.0  # seconds; in which a node hears its own notification, or polls from then on
+POLL_SECONDS = 0.5  # seconds; between two looks where notifications do not arrive
+CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
+OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
+
 # Files.
 MOST_NAMES = 50_000  # names; in one directory that are listed
 SORTED_AT_ONCE = 4096  # names; that are sorted at once, before other work gets a turn

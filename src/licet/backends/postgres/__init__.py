@@ -1,0 +1,1 @@
+"""The stores of many nodes, in one PostgreSQL database."""

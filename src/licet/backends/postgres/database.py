@@ -1,0 +1,479 @@
+"""One PostgreSQL database for all event loops of a process: a thread of its own holds the connections.
+
+Connections belong to one event loop, and gates live in many. So whatever is asked goes to the loop of that thread, and
+what waits at the same time goes over together (`Lane`).
+
+A connection may break after the server has done what it was asked, and before it could say so. So every write carries
+an id that was chosen before it is sent. It is sent again, over another connection and perhaps to another server, until
+somebody answers or the caller's deadline passes; the second time has the effect and the answer of the first.
+"""
+
+import asyncio
+import os
+import random
+import ssl
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+from licet.backends.limits import (
+    CLOSE_SECONDS,
+    CONNECT_TO_SERVER_SECONDS,
+    FIRST_RETRY,
+    HEAR_SECONDS,
+    LONGEST_RETRY,
+    MOST_CONNECTIONS,
+    POLL_SECONDS,
+)
+from licet.backends.postgres.address import Address, AddressError, read_address, tls_of
+from licet.backends.sqlite import FORKS
+from licet.guard.deadlines import store_deadline
+from licet.guard.ports import Unavailable
+
+T = TypeVar("T")
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Connection(Protocol):
+    """What stores use of a connection of asyncpg, which has no types of its own."""
+
+    async def execute(self, query: str, *args: Any) -> str: ...
+    async def executemany(self, query: str, args: Any) -> None: ...
+    async def fetch(self, query: str, *args: Any) -> list[Any]: ...
+    async def fetchrow(self, query: str, *args: Any) -> Any: ...
+    async def fetchval(self, query: str, *args: Any) -> Any: ...
+    def transaction(self) -> Any: ...
+
+
+class _Waiting(Struct, Generic[Item, Answer], frozen=True, eq=False):
+    """An item of a lane, and the call that waits for its answer."""
+
+    item: Item
+    future: "asyncio.Future[Answer]"
+    loop: asyncio.AbstractEventLoop
+    until: float
+
+
+class Lane(Generic[Item, Answer]):
+    """Items of one kind. Those that arrive while some are under way go over together, as the next ones.
+
+    The function gets them in the order of their arrival and returns an answer for each; an exception among the answers
+    is raised for its item alone. It may be called again with the same items, after a connection was lost.
+    """
+
+    def __init__(
+        self,
+        database: "Database",
+        act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
+        most: int,
+        transaction: bool,
+    ) -> None:
+        self._database, self._act, self._most, self._transaction = database, act, most, transaction
+        self.reset()
+
+    def reset(self) -> None:
+        """Start empty, in a new object and in a forked child."""
+        self._lock = threading.Lock()
+        self._pending: deque[_Waiting[Item, Answer]] = deque()
+        self._is_working = False
+
+    async def do(self, item: Item) -> Answer:
+        """The answer to one item; `Unavailable` if there was none until the deadline of the call."""
+        loop = asyncio.get_running_loop()
+        waiting: _Waiting[Item, Answer] = _Waiting(item, loop.create_future(), loop, store_deadline())
+        with self._lock:
+            self._pending.append(waiting)
+            begins, self._is_working = not self._is_working, True
+        if begins:
+            self._database.start(self._work())
+        return await waiting.future
+
+    async def _work(self) -> None:
+        """In the thread of the database: send what waits, until nothing does."""
+        while True:
+            with self._lock:
+                batch = [self._pending.popleft() for _ in range(min(len(self._pending), self._most))]
+                if not batch:
+                    self._is_working = False
+                    return
+            batch = [one for one in batch if not one.future.done()]  # some callers have given up
+            if not batch:
+                continue
+            items = [one.item for one in batch]
+            outcomes: Sequence[Answer | Exception]
+            try:
+                outcomes = await self._database.asked(
+                    lambda connection, items=items: self._act(connection, items),  # type: ignore[misc]
+                    max(one.until for one in batch),
+                    self._transaction,
+                )
+            except Exception as wrong:  # any error must wake the callers
+                outcomes = [_again(wrong) for _ in batch]
+            _answer(batch, outcomes)
+
+
+def _again(wrong: Exception) -> Exception:
+    """The same error for one more caller: a raised error keeps a traceback."""
+    if isinstance(wrong, Unavailable):
+        return Unavailable(*wrong.args)
+    return Unavailable(f"the database cannot be used: {type(wrong).__name__}: {wrong}")
+
+
+def _answer(batch: Sequence[_Waiting[Any, Any]], outcomes: Sequence[Any]) -> None:
+    """Wake the callers, in one step for each of their event loops."""
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
+    for one, outcome in zip(batch, outcomes, strict=True):
+        loops.setdefault(one.loop, []).append((one.future, outcome))
+    for loop, answers in loops.items():
+        with suppress(RuntimeError):  # the loop is closed, so nobody waits in it
+            loop.call_soon_threadsafe(_wake, answers)
+
+
+def _wake(answers: list[tuple["asyncio.Future[Any]", Any]]) -> None:
+    for future, outcome in answers:
+        if future.done():
+            continue
+        if isinstance(outcome, Exception):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+
+
+Secret = Callable[[str], str | None]  # finds the value of a secret by its reference
+
+
+class Database:
+    """The database at an address. Nothing is connected until it is first used."""
+
+    def __init__(self, address: Address | str, secret: Secret = os.environ.get) -> None:
+        """Take an address, and the function that finds its password."""
+        self.address = read_address(address) if isinstance(address, str) else address
+        self._secret = secret
+        self._lanes: list[Lane[Any, Any]] = []
+        self._heard: list[tuple[str, Callable[[str], None]]] = []
+        self.reset_in_child()
+        FORKS.add(self)
+
+    def close_for_fork(self) -> None:
+        """Connections stay open: a child never uses those of its parent."""
+
+    def reset_in_child(self) -> None:
+        """Start without a thread and connections, in a new object and in a forked child."""
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pool: Any = None
+        self._connecting: asyncio.Lock | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.is_pooled = False  # whether a transaction pooler stands between: known once it is connected
+        self.is_deaf = True  # whether notifications do not arrive here, so that changes are polled
+        for lane in self._lanes:
+            lane.reset()
+
+    # For stores, in any event loop or thread -------------------------------------------------------------------------
+
+    async def run(self, act: Callable[[Connection], Awaitable[T]]) -> T:
+        """Do something in one transaction, again if the connection is lost: with the same effect as once."""
+        return await self._from_here(self.asked(act, store_deadline(), transaction=True))
+
+    async def once(self, act: Callable[[Connection], Awaitable[T]]) -> T:
+        """The same for a single statement, which is a transaction by itself: one round trip."""
+        return await self._from_here(self.asked(act, store_deadline(), transaction=False))
+
+    def wait(self, act: Callable[[Connection], Awaitable[T]], seconds: float) -> T:
+        """As `run`, for callers that cannot await."""
+        asking = self.asked(act, monotonic() + seconds, transaction=True)
+        return asyncio.run_coroutine_threadsafe(asking, self._running()).result()
+
+    def lane(
+        self,
+        act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
+        most: int,
+        *,
+        transaction: bool = True,
+    ) -> Lane[Item, Answer]:
+        """A lane whose items go over in batches; without `transaction`, the function sends one statement."""
+        lane: Lane[Item, Answer] = Lane(self, act, most, transaction)
+        self._lanes.append(lane)
+        return lane
+
+    def listen(self, channel: str, heard: Callable[[str], None]) -> Callable[[], None]:
+        """Call a function, in the thread of the database, with each notification; returns what ends that.
+
+        It is called with no text where some may have been missed: after a lost connection, and every few moments where
+        notifications do not arrive, as behind a transaction pooler. It must be quick.
+        """
+        entry = channel, heard
+        self._heard.append(entry)
+        self._running().call_soon_threadsafe(self._listen_anew)
+
+        def end() -> None:
+            with suppress(ValueError):
+                self._heard.remove(entry)
+
+        return end
+
+    def close(self) -> None:
+        """Close the connections; the next use opens others."""
+        with self._lock:
+            loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+        if loop is None or thread is None or thread is threading.current_thread():
+            return
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(self._shut(loop))))
+        thread.join(CLOSE_SECONDS)  # a thread that hangs is a daemon
+
+    def __repr__(self) -> str:
+        return f"Database({self.address.shown!r})"
+
+    # The thread ------------------------------------------------------------------------------------------------------
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._pool = self._connecting = self._listening = None
+                self._thread = threading.Thread(target=_run, args=(self._loop,), name="licet postgres", daemon=True)
+                self._thread.start()
+            return self._loop
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Begin something in the thread of the database, and wait for nothing."""
+        loop = self._running()
+        loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)))
+
+    def _keep(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _from_here(self, asking: Coroutine[Any, Any, T]) -> T:
+        loop = self._running()
+        if asyncio.get_running_loop() is loop:
+            return await asking
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, loop))
+
+    async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+        if self._pool is not None:
+            with suppress(Exception):
+                async with asyncio.timeout(CLOSE_SECONDS / 2):
+                    await self._pool.close()
+            self._pool.terminate()
+        loop.stop()
+
+    # In the thread of the database -----------------------------------------------------------------------------------
+
+    async def asked(self, act: Callable[[Connection], Awaitable[T]], until: float, transaction: bool) -> T:
+        """Do something over a connection, in the thread of the database; again after a lost one, until a deadline."""
+        import asyncpg
+
+        pause, last = FIRST_RETRY, "no connection could be made"
+        while True:
+            try:
+                async with asyncio.timeout_at(until):
+                    return await self._done(act, transaction)
+            except TimeoutError:
+                raise Unavailable(f"{self.address.shown} did not answer in time: {last}") from None
+            except Exception as wrong:
+                if not _is_lost(wrong, asyncpg):
+                    raise self._unavailable(wrong, asyncpg) from None
+                last = _said(wrong)
+            if monotonic() + pause >= until:
+                raise Unavailable(f"{self.address.shown} cannot be reached: {last}")
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only to spread attempts
+            pause = min(pause * 2, LONGEST_RETRY)
+
+    async def _done(self, act: Callable[[Connection], Awaitable[T]], transaction: bool) -> T:
+        pool = await self._connected()
+        connection = await pool.acquire()
+        try:
+            if not (transaction or self.is_pooled):
+                return await act(connection)
+            async with connection.transaction():
+                return await act(connection)
+        except BaseException as wrong:
+            # A cancelled statement may still be running, and one that was refused for its server would be again.
+            if isinstance(wrong, asyncio.CancelledError) or _leaves(wrong):
+                connection.terminate()
+            raise
+        finally:
+            await asyncio.shield(pool.release(connection))
+
+    async def _connected(self) -> Any:
+        if self._pool is not None:
+            return self._pool
+        if self._connecting is None:
+            self._connecting = asyncio.Lock()
+        async with self._connecting:
+            if self._pool is None:
+                self._pool = await self._opened()
+            return self._pool
+
+    async def _opened(self) -> Any:
+        import asyncpg
+
+        probe = await self._connect(asyncpg)
+        try:
+            # A pooler makes up the number by which a client cancels: it has no process of its own behind it.
+            self.is_pooled = await probe.fetchval("SELECT pg_backend_pid()") != probe.get_server_pid()
+            await self._check_server(probe)
+        finally:
+            await probe.close(timeout=CONNECT_TO_SERVER_SECONDS)
+        return await asyncpg.create_pool(
+            min_size=0,
+            max_size=MOST_CONNECTIONS,
+            connection_class=_connection_class(asyncpg),
+            **self._settings(),
+        )
+
+    async def _connect(self, asyncpg: Any) -> Any:
+        return await asyncpg.connect(**self._settings())
+
+    def _settings(self) -> dict[str, Any]:
+        address = self.address
+        settings: dict[str, Any] = {
+            "dsn": address.dsn,
+            "ssl": tls_of(address),
+            "timeout": CONNECT_TO_SERVER_SECONDS,
+            "target_session_attrs": "primary",
+            "server_settings": {"application_name": "licet"},
+            "statement_cache_size": 0 if self.is_pooled else 256,
+        }
+        if address.hosts:
+            settings["host"] = list(address.hosts)
+        if address.password:
+            if (password := self._secret(address.password)) is None:
+                raise AddressError(f"the secret `{address.password}`, the password of the state, is not known here")
+            settings["password"] = password
+        return settings
+
+    async def _check_server(self, connection: Connection) -> None:
+        from licet.backends.postgres.migrations import check_version
+
+        await check_version(connection, self.address.shown)
+        if self.address.require_synchronous and not await is_synchronous(connection):
+            raise Unavailable(
+                f"{self.address.shown} may lose acknowledged entries at a failover, since no standby is synchronous: "
+                "set synchronous_standby_names there, or leave out `require_synchronous`"
+            )
+
+    def _unavailable(self, wrong: Exception, asyncpg: Any) -> Exception:
+        """The error of a store; those of the function itself are its own."""
+        where = self.address.shown
+        if isinstance(wrong, AddressError):
+            return Unavailable(str(wrong))
+        if isinstance(
+            wrong, asyncpg.UndefinedTableError | asyncpg.UndefinedFunctionError | asyncpg.InvalidSchemaNameError
+        ):
+            return Unavailable(f"{where} has no tables of this licet: run `licet db init`")
+        if isinstance(wrong, ssl.SSLCertVerificationError):
+            return Unavailable(f"{where} is not trusted: {_said(wrong)}; `sslrootcert=FILE` names other roots")
+        if isinstance(wrong, asyncpg.PostgresError | asyncpg.ClientConfigurationError):
+            return Unavailable(f"{where} refuses: {_said(wrong)}")
+        return wrong
+
+    # Notifications ---------------------------------------------------------------------------------------------------
+
+    def _listen_anew(self) -> None:
+        """Listen on every channel that somebody asked for, over a connection of its own."""
+        if self._listening is not None:
+            self._listening.cancel()
+        self._listening = asyncio.get_running_loop().create_task(self._listen())
+
+    async def _listen(self) -> None:
+        """Hand on what is heard, for ever; poll where nothing is heard, and after a lost connection."""
+        import asyncpg
+
+        while True:
+            with suppress(Exception):  # it is tried again, and meanwhile changes are polled
+                await self._hear(asyncpg)
+            self.is_deaf = True
+            self._tell_all()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _hear(self, asyncpg: Any) -> None:
+        """Listen until the connection is lost."""
+        connection = await self._connect(asyncpg)
+        own, ended = asyncio.Event(), asyncio.Event()
+        probe = f"licet_{os.urandom(8).hex()}"
+        try:
+            connection.add_termination_listener(lambda *_: ended.set())
+            await connection.add_listener(probe, lambda *_: own.set())
+            for channel in {channel for channel, _ in self._heard}:
+                await connection.add_listener(channel, self._hand_on)
+            await connection.execute("SELECT pg_notify($1, '')", probe)
+            async with asyncio.timeout(HEAR_SECONDS):
+                await own.wait()
+            self.is_deaf = False
+            self._tell_all()  # what changed before it listened
+            await ended.wait()
+        finally:
+            connection.terminate()
+
+    def _hand_on(self, _: object, __: int, channel: str, text: str) -> None:
+        for name, heard in list(self._heard):
+            if name == channel:
+                heard(text)
+
+    def _tell_all(self) -> None:
+        for _, heard in list(self._heard):
+            heard("")
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
+
+
+def _connection_class(asyncpg: Any) -> Any:
+    class Quiet(asyncpg.Connection):  # type: ignore[misc]
+        """A connection that the pool does not reset: nothing of licet leaves anything behind in a session."""
+
+        def get_reset_query(self) -> str:
+            return ""
+
+    return Quiet
+
+
+async def is_synchronous(connection: Connection) -> bool:
+    """Whether a commit waits for a standby, so that a failover loses nothing that was acknowledged."""
+    waits = await connection.fetchval("SELECT current_setting('synchronous_commit')")
+    standbys = await connection.fetchval("SELECT current_setting('synchronous_standby_names')")
+    return bool(standbys) and waits not in ("off", "local")
+
+
+# Errors after which the same is sent again: nobody knows whether it was done, or it can be done elsewhere. asyncpg
+# reports some killed connections as errors of its own.
+_LOST_STATES = ("08", "40", "57P", "53300", "25006", "55P03", "57014")
+
+
+def _is_lost(wrong: BaseException, asyncpg: Any) -> bool:
+    if isinstance(wrong, AddressError | Unavailable | ssl.SSLCertVerificationError):
+        return False
+    if isinstance(wrong, OSError | EOFError | asyncpg.InternalClientError):
+        return True
+    if isinstance(wrong, asyncpg.InterfaceError):
+        return not isinstance(wrong, ValueError)  # a value that cannot be sent is no lost connection
+    state = getattr(wrong, "sqlstate", None) or ""
+    return isinstance(wrong, asyncpg.PostgresError) and state.startswith(_LOST_STATES)
+
+
+def _leaves(wrong: BaseException) -> bool:
+    """Whether the connection must not be used again: its server is going down, or is no primary any more."""
+    return (getattr(wrong, "sqlstate", None) or "").startswith(("08", "57P", "25006"))
+
+
+def _said(wrong: BaseException) -> str:
+    text = str(wrong).strip().splitlines()
+    return f"{text[0]}" if text else type(wrong).__name__

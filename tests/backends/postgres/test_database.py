@@ -1,0 +1,181 @@
+"""The thread that holds the connections: batches, lost connections, deadlines, forks, notifications."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from licet.backends.postgres.address import AddressError, read_address
+from licet.backends.postgres.database import Connection, Database
+from licet.guard.deadlines import CURRENT, StoreDeadline
+from licet.guard.ports import Unavailable
+from postgres_server import server
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in an event loop of its own."""
+
+    @wraps(test)
+    def run(**given: Any) -> None:
+        asyncio.run(test(**given))
+
+    return run
+
+
+async def pid(connection: Connection) -> int:
+    found: int = await connection.fetchval("SELECT pg_backend_pid()")
+    return found
+
+
+def test_event_loops_in_several_threads_share_the_connections(postgres: str) -> None:
+    database, found = Database(postgres), []
+
+    async def ask() -> None:
+        found.extend(await asyncio.gather(*(database.once(pid) for _ in range(5))))
+
+    threads = [threading.Thread(target=asyncio.run, args=(ask(),)) for _ in range(3)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    database.close()
+    assert len(found) == 15
+    assert len(set(found)) <= 8
+
+
+@in_loop
+async def test_what_waits_goes_over_together(postgres: str) -> None:
+    batches: list[int] = []
+
+    async def act(connection: Connection, items: Sequence[int]) -> Sequence[int | Exception]:
+        batches.append(len(items))
+        doubled: list[int] = await connection.fetchval("SELECT array_agg(x * 2) FROM unnest($1::int[]) AS x", items)
+        return [ValueError("seven") if one == 7 else two for one, two in zip(items, doubled, strict=True)]
+
+    database = Database(postgres)
+    lane = database.lane(act, most=64)
+    answers = await asyncio.gather(*(lane.do(one) for one in range(100)), return_exceptions=True)
+    database.close()
+    assert [one for one in answers if not isinstance(one, BaseException)] == [2 * one for one in range(100) if one != 7]
+    assert isinstance(answers[7], ValueError)
+    assert sum(batches) == 100
+    assert len(batches) < 10
+    assert max(batches) <= 64
+
+
+@in_loop
+async def test_a_killed_connection_is_another_attempt(postgres: str) -> None:
+    database, attempts = Database(postgres), []
+
+    async def write(connection: Connection) -> int:
+        await connection.execute("CREATE TABLE IF NOT EXISTS seen (id int PRIMARY KEY)")
+        await connection.execute("INSERT INTO seen VALUES (1) ON CONFLICT DO NOTHING")
+        attempts.append(await pid(connection))
+        if len(attempts) == 1:
+            await server().sql(f"SELECT pg_terminate_backend({attempts[0]})")
+        found: int = await connection.fetchval("SELECT count(*) FROM seen")
+        return found
+
+    assert await database.run(write) == 1
+    database.close()
+    assert len(set(attempts)) == 2
+
+
+@in_loop
+async def test_a_server_that_is_away_is_an_error_in_time(postgres: str) -> None:
+    database = Database(postgres.replace("licet-pg-", "licet-gone-"))
+    token = CURRENT.set(StoreDeadline(0.3))
+    try:
+        with pytest.raises(Unavailable, match="cannot be reached"):
+            await database.once(pid)
+    finally:
+        CURRENT.reset(token)
+    database.close()
+
+
+@in_loop
+async def test_a_database_without_tables_says_what_to_do() -> None:
+    database = Database(server().url("template1"))
+    with pytest.raises(Unavailable, match="licet db init"):
+        await database.once(pid)
+    database.close()
+
+
+@in_loop
+async def test_a_call_that_gave_up_does_not_stop_the_others(postgres: str) -> None:
+    async def act(connection: Connection, items: Sequence[float]) -> Sequence[float]:
+        await connection.execute("SELECT pg_sleep($1)", max(items))
+        return items
+
+    database = Database(postgres)
+    lane = database.lane(act, most=1)
+    slow, other = asyncio.ensure_future(lane.do(0.2)), asyncio.ensure_future(lane.do(0.0))
+    await asyncio.sleep(0)
+    slow.cancel()
+    assert await other == 0.0
+    database.close()
+
+
+@in_loop
+async def test_a_notification_is_heard(postgres: str) -> None:
+    database, heard, first = Database(postgres), asyncio.Queue[str](), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hear(text: str) -> None:
+        loop.call_soon_threadsafe(heard.put_nowait if text else lambda _: first.set(), text)
+
+    end = database.listen("licet_test", hear)
+    await asyncio.wait_for(first.wait(), 10)
+    await database.once(lambda connection: connection.execute("SELECT pg_notify('licet_test', 'news')"))
+    assert await asyncio.wait_for(heard.get(), 10) == "news"
+    assert not database.is_deaf
+    end()
+    database.close()
+
+
+def test_a_forked_child_has_connections_of_its_own(postgres: str) -> None:
+    database = Database(postgres)
+    parent = asyncio.run(database.once(pid))
+    if not (child := os.fork()):
+        os._exit(0 if asyncio.run(database.once(pid)) != parent else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert asyncio.run(database.once(pid)) == parent
+    database.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://u:hunter2@db/licet", "holds a password"),
+        ("postgresql://db/licet?password=hunter2", "names a secret"),
+        ("postgresql://db/licet?sslmode=require", "unverified"),
+        ("postgresql://db/licet?sslmode=disable", "unverified"),
+        ("postgresql://db/licet?service=x", "no parameter"),
+        ("postgresql://db/licet?lease=0", "no amount"),
+        ("postgresql://db/licet?max_head_age=soon", "no time"),
+        ("postgresql://db/licet?require_synchronous=yes", "`true` or `false`"),
+        ("mysql://db/licet", "begins with postgresql://"),
+    ],
+)
+def test_addresses_that_are_not_used(url: str, says: str) -> None:
+    with pytest.raises(AddressError, match=says) as error:
+        read_address(url)
+    assert "hunter2" not in str(error.value)
+
+
+def test_an_address_with_parameters() -> None:
+    found = read_address(
+        "postgresql://u@a,b:5433/licet?password=secret:db/x&max_head_age=5m&require_synchronous=true&lease=0.5"
+    )
+    assert (found.password, found.max_head_age, found.require_synchronous, str(found.lease)) == (
+        "db/x",
+        300,
+        True,
+        "0.5",
+    )
+    assert found.dsn == "postgresql://u@a,b:5433/licet"
+    assert not found.is_local
