@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from licet.backends.postgres.address import AddressError, read_address
-from licet.backends.postgres.database import Connection, Database
+from licet.backends.postgres.address import AddressError, Connection, read_address
+from licet.backends.postgres.database import Database
 from licet.guard.deadlines import CURRENT, StoreDeadline
 from licet.guard.ports import Unavailable
 from postgres_server import server

@@ -3,6 +3,8 @@
 Passwords are never part of it, since addresses stand in command lines and unit files: `password=secret:NAME` names a
 secret, and the usual password file of PostgreSQL is read too. TLS is verified towards every host; sockets of this
 machine need none.
+
+`Connection` is what stores use of a connection.
 """
 
 import os
@@ -10,6 +12,7 @@ import re
 import ssl
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
+from typing import Any, Protocol
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from msgspec import Struct
@@ -146,3 +149,14 @@ def tls_of(address: Address) -> ssl.SSLContext | bool:
     except OSError as error:
         raise AddressError(f"`sslcert={address.identity}` cannot be used: {error.strerror}") from None
     return context
+
+
+class Connection(Protocol):
+    """What stores use of a connection of asyncpg, which has no types of its own."""
+
+    async def execute(self, query: str, *args: Any) -> str: ...
+    async def executemany(self, query: str, args: Any) -> None: ...
+    async def fetch(self, query: str, *args: Any) -> list[Any]: ...
+    async def fetchrow(self, query: str, *args: Any) -> Any: ...
+    async def fetchval(self, query: str, *args: Any) -> Any: ...
+    def transaction(self) -> Any: ...

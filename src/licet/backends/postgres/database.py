@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -30,7 +30,8 @@ from licet.backends.limits import (
     MOST_CONNECTIONS,
     POLL_SECONDS,
 )
-from licet.backends.postgres.address import Address, AddressError, read_address, tls_of
+from licet.backends.postgres.address import Address, AddressError, Connection, read_address, tls_of
+from licet.backends.postgres.migrations import check_version
 from licet.backends.sqlite import FORKS
 from licet.guard.deadlines import store_deadline
 from licet.guard.ports import Unavailable
@@ -38,17 +39,6 @@ from licet.guard.ports import Unavailable
 T = TypeVar("T")
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-
-
-class Connection(Protocol):
-    """What stores use of a connection of asyncpg, which has no types of its own."""
-
-    async def execute(self, query: str, *args: Any) -> str: ...
-    async def executemany(self, query: str, args: Any) -> None: ...
-    async def fetch(self, query: str, *args: Any) -> list[Any]: ...
-    async def fetchrow(self, query: str, *args: Any) -> Any: ...
-    async def fetchval(self, query: str, *args: Any) -> Any: ...
-    def transaction(self) -> Any: ...
 
 
 class _Waiting(Struct, Generic[Item, Answer], frozen=True, eq=False):
@@ -273,8 +263,7 @@ class Database:
 
     async def asked(self, act: Callable[[Connection], Awaitable[T]], until: float, transaction: bool) -> T:
         """Do something over a connection, in the thread of the database; again after a lost one, until a deadline."""
-        import asyncpg
-
+        asyncpg = driver()
         pause, last = FIRST_RETRY, "no connection could be made"
         while True:
             try:
@@ -318,8 +307,7 @@ class Database:
             return self._pool
 
     async def _opened(self) -> Any:
-        import asyncpg
-
+        asyncpg = driver()
         probe = await self._connect(asyncpg)
         try:
             # A pooler makes up the number by which a client cancels: it has no process of its own behind it.
@@ -356,8 +344,6 @@ class Database:
         return settings
 
     async def _check_server(self, connection: Connection) -> None:
-        from licet.backends.postgres.migrations import check_version
-
         await check_version(connection, self.address.shown)
         if self.address.require_synchronous and not await is_synchronous(connection):
             raise Unavailable(
@@ -390,8 +376,7 @@ class Database:
 
     async def _listen(self) -> None:
         """Hand on what is heard, for ever; poll where nothing is heard, and after a lost connection."""
-        import asyncpg
-
+        asyncpg = driver()
         while True:
             with suppress(Exception):  # it is tried again, and meanwhile changes are polled
                 await self._hear(asyncpg)
@@ -426,6 +411,15 @@ class Database:
     def _tell_all(self) -> None:
         for _, heard in list(self._heard):
             heard("")
+
+
+def driver() -> Any:
+    """The driver, which is loaded where a state is in PostgreSQL."""
+    try:
+        import asyncpg
+    except ImportError:
+        raise Unavailable("a state in PostgreSQL needs a driver: run `pip install 'licet[postgres]'`") from None
+    return asyncpg
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

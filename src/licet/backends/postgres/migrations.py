@@ -12,7 +12,7 @@ from importlib.resources import files
 from msgspec import Struct
 
 from licet.backends.limits import OLDEST_STEP
-from licet.backends.postgres.database import Connection
+from licet.backends.postgres.address import Connection
 from licet.guard.ports import Unavailable
 
 _NAME = re.compile(r"(\d{4})_([a-z_]+)\.sql")
