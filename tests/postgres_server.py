@@ -246,3 +246,41 @@ def fresh(major: int | None = None) -> str:
     name = f"test_{next(_NUMBERS)}"
     asyncio.run(there.sql(f"CREATE DATABASE {name} TEMPLATE licet_template"))
     return there.url(name)
+
+
+class Pooler:
+    """A transaction pooler before a server, where the distribution's is installed: `NoServer` elsewhere."""
+
+    def __init__(self, before: Server) -> None:
+        program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
+        if program is None:
+            raise NoServer("there is no pgbouncer on this machine")
+        self.folder = Path(tempfile.mkdtemp(prefix="licet-pool-", dir="/tmp"))
+        if own := _user():
+            os.chown(self.folder, own["user"], own["group"])
+        os.chmod(self.folder, 0o700)
+        written = self.folder / "pgbouncer.ini"
+        # `any` logs everybody in as the user whom the line of the database names.
+        written.write_text(
+            f"[databases]\n* = host={before.folder} user=postgres\n[pgbouncer]\nlisten_addr =\n"
+            f"unix_socket_dir = {self.folder}\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 4\n"
+        )
+        with open(self.folder / "log", "ab") as log:
+            self.process = subprocess.Popen(
+                [program, str(written)], stdout=log, stderr=log, cwd="/", preexec_fn=_ends_with_us, **_user()
+            )
+        until = time.monotonic() + 10
+        while not (self.folder / ".s.PGSQL.6432").exists():
+            if self.process.poll() is not None or time.monotonic() > until:
+                raise RuntimeError(f"the pooler does not start: {(self.folder / 'log').read_text()[-2000:]}")
+            time.sleep(0.02)
+
+    def url(self, database: str) -> str:
+        """The address of a database of the server, by way of the pooler."""
+        return f"postgresql://postgres@/{database}?host={self.folder}&port=6432"
+
+    def stop(self) -> None:
+        """End it, and remove its directory."""
+        self.process.terminate()
+        self.process.wait(10)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -146,7 +146,7 @@ class Database:
         self.address = read_address(address) if isinstance(address, str) else address
         self._secret = secret
         self._lanes: list[Lane[Any, Any]] = []
-        self._heard: list[tuple[str, Callable[[str], None]]] = []
+        self._heard: list[tuple[str, Callable[[str], object]]] = []
         self.reset_in_child()
         FORKS.add(self)
 
@@ -194,7 +194,7 @@ class Database:
         self._lanes.append(lane)
         return lane
 
-    def listen(self, channel: str, heard: Callable[[str], None]) -> Callable[[], None]:
+    def listen(self, channel: str, heard: Callable[[str], object]) -> Callable[[], None]:
         """Call a function, in the thread of the database, with each notification; returns what ends that.
 
         It is called with no text where some may have been missed: after a lost connection, and every few moments where
@@ -381,7 +381,7 @@ class Database:
             with suppress(Exception):  # it is tried again, and meanwhile changes are polled
                 await self._hear(asyncpg)
             self.is_deaf = True
-            self._tell_all()
+            self._tell("")
             await asyncio.sleep(POLL_SECONDS)
 
     async def _hear(self, asyncpg: Any) -> None:
@@ -390,6 +390,8 @@ class Database:
         own, ended = asyncio.Event(), asyncio.Event()
         probe = f"licet_{os.urandom(8).hex()}"
         try:
+            if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
+                return  # a pooler: what is heard there depends on which connection of the server it lends out
             connection.add_termination_listener(lambda *_: ended.set())
             await connection.add_listener(probe, lambda *_: own.set())
             for channel in {channel for channel, _ in self._heard}:
@@ -398,19 +400,19 @@ class Database:
             async with asyncio.timeout(HEAR_SECONDS):
                 await own.wait()
             self.is_deaf = False
-            self._tell_all()  # what changed before it listened
+            self._tell("")  # what changed before it listened
             await ended.wait()
         finally:
             connection.terminate()
 
     def _hand_on(self, _: object, __: int, channel: str, text: str) -> None:
-        for name, heard in list(self._heard):
-            if name == channel:
-                heard(text)
+        self._tell(text, channel)
 
-    def _tell_all(self) -> None:
-        for _, heard in list(self._heard):
-            heard("")
+    def _tell(self, text: str, channel: str | None = None) -> None:
+        for name, heard in list(self._heard):
+            if channel in (None, name):
+                with suppress(Exception):  # whoever hears it may be gone, and the others still listen
+                    heard(text)
 
 
 def driver() -> Any:
