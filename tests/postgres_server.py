@@ -248,6 +248,35 @@ def fresh(major: int | None = None) -> str:
     return there.url(name)
 
 
+class Standby(Server):
+    """A server that follows another one, until it is promoted."""
+
+    def __init__(self, of: Server, name: str = "standby") -> None:
+        if not (of.bin / "pg_basebackup").exists():
+            raise NoServer("this PostgreSQL has no pg_basebackup")
+        copy = Path(tempfile.mkdtemp(prefix="licet-pg-copy-", dir="/tmp"))
+        if own := _user():
+            os.chown(copy, own["user"], own["group"])
+        source = f"host={of.folder} user=postgres application_name={name}"
+        run(
+            str(of.bin / "pg_basebackup"),
+            "-D",
+            str(copy / "data"),
+            "-d",
+            source,
+            "-R",
+            "-X",
+            "stream",
+            "-c",
+            "fast",
+            "--no-sync",
+        )
+        try:
+            super().__init__(of.bin, data=copy / "data", primary_conninfo=source, hot_standby="on")
+        finally:
+            shutil.rmtree(copy, ignore_errors=True)
+
+
 class Pooler:
     """A transaction pooler before a server, where the distribution's is installed: `NoServer` elsewhere."""
 

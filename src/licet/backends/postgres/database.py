@@ -312,12 +312,12 @@ class Database:
         try:
             # A pooler makes up the number by which a client cancels: it has no process of its own behind it.
             self.is_pooled = await probe.fetchval("SELECT pg_backend_pid()") != probe.get_server_pid()
-            await self._check_server(probe)
         finally:
             await probe.close(timeout=CONNECT_TO_SERVER_SECONDS)
         return await asyncpg.create_pool(
             min_size=0,
             max_size=MOST_CONNECTIONS,
+            init=self._check_server,  # each time: after a failover it is another one
             connection_class=_connection_class(asyncpg),
             **self._settings(),
         )
