@@ -67,7 +67,7 @@ def _packaged() -> list[Path]:
     return [Path(one) for one in sorted(glob.glob(str(Path(spec.origin).parent / "pginstall*" / "bin")))]
 
 
-def _user() -> dict[str, Any]:
+def server_user() -> dict[str, Any]:
     """How to start a program as the user of the server: another one where root runs the tests."""
     if os.geteuid() != 0:
         return {}
@@ -77,7 +77,7 @@ def _user() -> dict[str, Any]:
 
 def _runs(program: Path) -> bool:
     try:
-        subprocess.run([program, "--version"], check=True, capture_output=True, cwd="/", **_user())
+        subprocess.run([program, "--version"], check=True, capture_output=True, cwd="/", **server_user())
     except (OSError, subprocess.CalledProcessError):
         return False
     return True
@@ -89,7 +89,7 @@ class Server:
     def __init__(self, bin: Path, *, durable: bool = False, data: Path | None = None, **settings: str) -> None:  # noqa: A002
         self.bin = bin
         self.folder = Path(tempfile.mkdtemp(prefix="licet-pg-", dir="/tmp"))
-        own = _user()
+        own = server_user()
         if own:
             os.chown(self.folder, own["user"], own["group"])
         os.chmod(self.folder, 0o700)
@@ -105,7 +105,7 @@ class Server:
         command = [str(self.bin / "postgres"), "-D", str(self.data), "-k", str(self.folder), *options]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                command, stdout=log, stderr=log, cwd="/", preexec_fn=_ends_with_us, **_user()
+                command, stdout=log, stderr=log, cwd="/", preexec_fn=_ends_with_us, **server_user()
             )
         until = time.monotonic() + 30
         while not self._is_ready():
@@ -130,7 +130,10 @@ class Server:
         """Run statements as the administrator; the value that the last one returns."""
         import asyncpg
 
-        connection = await asyncpg.connect(host=str(self.folder), user="postgres", database=database, timeout=10)
+        port = int(self.settings.get("port", "5432"))
+        connection = await asyncpg.connect(
+            host=str(self.folder), port=port, user="postgres", database=database, timeout=10
+        )
         try:
             for statement in statements[:-1]:
                 await connection.execute(statement)
@@ -148,15 +151,19 @@ class Server:
             self.process.wait()
             (self.data / "postmaster.pid").unlink(missing_ok=True)
 
-    def stop(self) -> None:
-        """End it, and remove its directory."""
+    def end(self) -> None:
+        """End it in order; `start` starts it again."""
         if self.process is not None and self.process.poll() is None:
-            self.process.send_signal(signal.SIGQUIT)  # at once
+            self.process.send_signal(signal.SIGINT)  # in order, without waiting for its clients
             try:
                 self.process.wait(10)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+    def stop(self) -> None:
+        """End it, and remove its directory."""
+        self.end()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -175,7 +182,7 @@ def _children(pid: int) -> list[int]:
 
 def run(*command: str) -> None:
     """Run a program as the user of the server."""
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/", **_user())
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd="/", **server_user())
     if done.returncode:
         raise RuntimeError(f"{command[0]} failed: {done.stderr[-2000:]}")
 
@@ -183,13 +190,13 @@ def run(*command: str) -> None:
 @cache
 def template(bin: Path) -> Path:  # noqa: A002
     """A data directory of a version, which all processes of this run of tests copy."""
-    owner = _user().get("user", os.geteuid())
+    owner = server_user().get("user", os.geteuid())
     folder = Path("/tmp") / f"licet-pg-{owner}"
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid not in (owner, os.geteuid()):
         raise NoServer(f"{folder} belongs to somebody else")
-    if _user():
-        os.chown(folder, owner, _user()["group"])
+    if server_user():
+        os.chown(folder, owner, server_user()["group"])
     data = folder / f"data-{_version(bin)}"
     with open(folder / "turn", "w") as turn:
         fcntl.flock(turn, fcntl.LOCK_EX)
@@ -255,7 +262,7 @@ class Standby(Server):
         if not (of.bin / "pg_basebackup").exists():
             raise NoServer("this PostgreSQL has no pg_basebackup")
         copy = Path(tempfile.mkdtemp(prefix="licet-pg-copy-", dir="/tmp"))
-        if own := _user():
+        if own := server_user():
             os.chown(copy, own["user"], own["group"])
         source = f"host={of.folder} user=postgres application_name={name}"
         run(
@@ -285,7 +292,7 @@ class Pooler:
         if program is None:
             raise NoServer("there is no pgbouncer on this machine")
         self.folder = Path(tempfile.mkdtemp(prefix="licet-pool-", dir="/tmp"))
-        if own := _user():
+        if own := server_user():
             os.chown(self.folder, own["user"], own["group"])
         os.chmod(self.folder, 0o700)
         written = self.folder / "pgbouncer.ini"
@@ -296,7 +303,7 @@ class Pooler:
         )
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [program, str(written)], stdout=log, stderr=log, cwd="/", preexec_fn=_ends_with_us, **_user()
+                [program, str(written)], stdout=log, stderr=log, cwd="/", preexec_fn=_ends_with_us, **server_user()
             )
         until = time.monotonic() + 10
         while not (self.folder / ".s.PGSQL.6432").exists():
