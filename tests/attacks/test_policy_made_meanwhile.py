@@ -25,6 +25,7 @@ while ! test -e stop; do
     mkdir empty && mv -T empty $path; ln $path second && echo evil > second
   done
   echo made > made
+  sleep 0.1
 done 2> /dev/null
 rm -r made
 """
