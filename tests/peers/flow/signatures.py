@@ -85,6 +85,12 @@ class Signature(Struct, frozen=True):
         """Whether a call of it can do what an attacker wants: it writes, or opens an address."""
         return not self.reads_only or self.is_networked
 
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """Its parameters that say where something goes: who receives it, or which address is opened or written."""
+        roles = {name: role_of(self, name, annotation) for name, annotation in self.parameters.items()}
+        return tuple(name for name, role in roles.items() if role == "to" or (role and URLS & {*words_of(name)}))
+
 
 def flow_of(tools: Iterable[Signature], *, returns: bool, preset: str = "guarded") -> dict[str, Any]:
     """The key `flow:` of a manifest for these tools. `returns`: label results by their types."""

@@ -148,6 +148,16 @@ def test_what_removes_or_sets_a_credential_must_be_asked_for(tool: str, paramete
     assert (word in asked_by) if word else asked_by == ()
 
 
+def test_a_destination_is_who_receives_or_an_address() -> None:
+    assert Signature("send_letter", {"to": str, "subject": str, "copies": list[str], "cc": str}).destinations == (
+        "to",
+        "cc",
+    )
+    assert Signature("get_page", {"url": str, "user": str}).destinations == ("url",)
+    assert Signature("post_page", {"url": str, "content": str}).destinations == ("url",)
+    assert Signature("close_ticket", {"ticket_id": str}).destinations == ()
+
+
 def test_without_the_types_of_results_nothing_is_labelled() -> None:
     tools = [Signature("list_contacts", {}, list[Owner])]
     assert flow_of(tools, returns=False) == {"preset": "guarded"}
