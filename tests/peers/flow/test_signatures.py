@@ -28,6 +28,10 @@ class Ticket(BaseModel, defer_build=True):  # pydantic checks addresses with a p
     watchers: list[EmailStr]
     links: list[str | int]
     state: Literal["open", "closed"]
+    shared_with: dict[EmailStr, Literal["r", "rw"]]
+    hours: dict[str, float]
+    answers: dict[str, str]
+    members: dict  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,10 @@ def test_a_record_is_labelled_field_by_field_and_a_list_of_several_types_not_at_
         "votes": "trusted",
         "watchers": "identity",
         "state": "trusted",
+        "shared_with": "trusted",
+        "shared_with/#keys": "identity",
+        "hours": "trusted",
+        "hours/#keys": "untrusted",
     }
 
 
