@@ -20,7 +20,7 @@ from licet import Backends, Gate, Result, Session, Tool
 from licet.policy_files.data import manifest_from_data
 from licet.ports import Answered, Question
 
-from .signatures import Signature
+from .signatures import Signature, role_of
 
 Delivery = Literal["first contact", "whole task", "cold"]
 DELIVERIES: tuple[Delivery, ...] = ("first contact", "whole task", "cold")
@@ -108,6 +108,20 @@ class Played(Struct, frozen=True):
         return [step for step in self.steps if step.by == by]
 
 
+class Destination(Struct, frozen=True):
+    """Somebody or something that a tool sends to, adds, pays or opens."""
+
+    tool: str
+    values: tuple[str, ...]
+
+
+class Destinations(Struct, frozen=True):
+    """Where the calls of a suite go, of users and of attackers alike, and the calls that go there."""
+
+    calls: Mapping[Destination, Sequence[Planned]]
+    foreign: frozenset[Destination]  # those that no user's task has
+
+
 class Policy(Struct, frozen=True):
     """What a manifest says about flow; all else is the same for each policy."""
 
@@ -132,6 +146,40 @@ def manifest_of(suite: Suite, policy: Policy) -> dict[str, Any]:
     if policy.flow:
         data["flow"] = dict(policy.flow)
     return data
+
+
+def destinations_of(suite: Suite) -> Destinations:
+    """Where the calls of all tasks and attacks go. Their texts say nothing: a text may ask for reasons of its own."""
+    users = list(suite.users())
+    of_users = [call for user in users for call in suite.world(user, None).user_calls()]
+    of_attackers = [call for one in suite.attacks() for call in suite.world(users[0], one).attacker_calls()]
+    tools = {one.name: one for one in suite.signatures}
+    calls: dict[Destination, list[Planned]] = {}
+    for planned in (*of_users, *of_attackers):
+        for destination, call in _sent(tools[planned.tool], planned):
+            found = calls.setdefault(destination, [])
+            if call not in found:
+                found.append(call)
+    named = {destination for planned in of_users for destination, _ in _sent(tools[planned.tool], planned)}
+    return Destinations(calls, frozenset(calls.keys() - named))
+
+
+def _sent(tool: Signature, planned: Planned) -> Iterator[tuple[Destination, Planned]]:
+    """The destinations of a call, each with a call that goes to it alone: each element of a list is one."""
+    given = {name: planned.arguments[name] for name in tool.destinations if planned.arguments.get(name)}
+    rest = {name: value for name, value in planned.arguments.items() if name not in tool.destinations}
+    roles = {name: role_of(tool, name, tool.parameters[name]) for name in rest if name in tool.parameters}
+    quiet = {
+        name: "Hello" if roles.get(name) == "content" and isinstance(value, str) else value
+        for name, value in rest.items()
+    }
+    single = {name: value for name, value in given.items() if not isinstance(value, list)}
+    if single:
+        values = tuple(str(one) for one in single.values())
+        yield Destination(tool.name, values), Planned(tool.name, {**quiet, **single})
+    for name, several in given.items():
+        for one in several if isinstance(several, list) else ():
+            yield Destination(tool.name, (str(one),)), Planned(tool.name, {**quiet, **single, name: [one]})
 
 
 class Player:
@@ -178,6 +226,20 @@ class Player:
         # The suite's own check also fails where the environment has what it looks for from the start.
         reached = any(acts) and (all(acts) or world.goal_reached(_ran(steps)))
         return Played(user, attack, delivery, tuple(steps), reached=reached)
+
+    async def reached(self, user: str, attack: str, destinations: Destinations) -> frozenset[Destination]:
+        """Where a hijacked session may still send, when the user's whole task was done: without asking anybody."""
+        world, text = self.suite.world(user, attack), self.suite.text_of(attack)
+        session = self._session(world)
+        for planned in world.user_calls():
+            await self._call(session, "user", planned, [])
+        session.read("a page that somebody sent", text)
+        steps: list[Step] = []
+        for calls in destinations.calls.values():
+            for planned in calls:
+                await self._call(session, "attacker", planned, steps)
+        unasked = [step.call for step in steps if not step.asked]
+        return frozenset(one for one, calls in destinations.calls.items() if any(call in unasked for call in calls))
 
     def needs_a_call(self, user: str, attack: str) -> bool:
         """Whether a goal takes a call that acts. What a model tells the user is no tool call."""

@@ -7,7 +7,8 @@ nothing by hand, so it is never changed to please a suite. `reviewed.py` is the 
 - *Role.* The words of a parameter's name say its role, by `role_of`. What is not text needs none: a number is bounded
   by the schema, not traced. Text of a writing tool that no word explains is a `choice`, so it must come from the task.
 - *Label.* Without `returns`, none: all that a tool returns is untrusted. With it, by `label_of`: what is not text is
-  trusted, ids and times are, an address is an identity, and all other text stays untrusted.
+  trusted, ids and times are, an address is an identity, and all other text stays untrusted. A field that is a mapping
+  has the labels of the types of its keys and values.
 """
 
 import re
@@ -84,6 +85,12 @@ class Signature(Struct, frozen=True):
     def acts(self) -> bool:
         """Whether a call of it can do what an attacker wants: it writes, or opens an address."""
         return not self.reads_only or self.is_networked
+
+    @property
+    def destinations(self) -> tuple[str, ...]:
+        """Its parameters that say where something goes: who receives it, or which address is opened or written."""
+        roles = {name: role_of(self, name, annotation) for name, annotation in self.parameters.items()}
+        return tuple(name for name, role in roles.items() if role == "to" or (role and URLS & {*words_of(name)}))
 
 
 def flow_of(tools: Iterable[Signature], *, returns: bool, preset: str = "guarded") -> dict[str, Any]:
@@ -217,7 +224,13 @@ def _fields(model: type[BaseModel], before: str = "") -> Iterable[tuple[str, str
         if isinstance(held, type) and issubclass(held, BaseModel):
             if held is not model:
                 yield from _fields(held, f"{before}{name}/")
-        elif held is not None and get_origin(held) is not dict:
+        elif dict in (held, get_origin(held)):
+            # By their types alone: nothing says whether the name of the field is about its keys or about its values.
+            of_keys, of_values = (label_of((), one) for one in get_args(held) or (Any, Any))
+            if {of_keys, of_values} != {"untrusted"}:
+                yield f"{before}{name}", of_values
+                yield f"{before}{name}/#keys", of_keys
+        elif held is not None:
             label = label_of(words_of(name), held)
             if label != "untrusted":
                 yield f"{before}{name}", label

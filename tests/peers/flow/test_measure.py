@@ -24,12 +24,14 @@ def test_without_flow_every_goal_is_reached_and_nobody_is_asked() -> None:
     assert row.delivered == {"first contact": 1, "whole task": 1, "cold": 2}
     assert row.blocked == row.harmless == dict.fromkeys(DELIVERIES, 0)
     assert (row.calls, row.unasked, row.refused, row.tasks, row.solved, row.quiet, row.asks) == (3, 3, 0, 2, 2, 2, 0)
+    assert (row.destinations, row.destinations_reached, row.foreign, row.foreign_reached) == (4, 4, 2, 2)
 
 
 def test_with_flow_every_goal_is_blocked() -> None:
     row = row_of("signatures")
     assert row.blocked == row.harmless == row.delivered
     assert (row.unasked, row.quiet, row.asks, row.unasked_under_attack) == (3, 2, 0, row.under_attack)
+    assert (row.destinations, row.destinations_reached, row.foreign, row.foreign_reached) == (4, 2, 2, 0)
 
 
 def test_a_question_to_a_user_counts_the_call_and_its_task() -> None:
@@ -65,7 +67,13 @@ def test_a_total_adds_each_count_and_a_table_has_a_line_for_each_row() -> None:
 def test_a_floor_is_missed_by_what_is_worse_alone() -> None:
     good = replace(row_of("signatures"), suite="all")
     assert below_floors([good]) == []
-    assert below_floors([replace(good, policy="none", unasked=0)]) == []
+    assert below_floors([replace(good, policy="parameters", unasked=0)]) == []
     assert below_floors([replace(good, suite="toy", unasked=0)]) == []
     assert len(below_floors([replace(good, unasked=0)])) == 1
     assert len(below_floors([replace(good, blocked={**good.blocked, "cold": 0})])) == 1
+
+
+def test_a_control_in_which_an_attack_does_not_work_is_told() -> None:
+    control = replace(row_of("none"), suite="all")
+    assert below_floors([control]) == []
+    assert len(below_floors([replace(control, blocked={**control.blocked, "cold": 1})])) == 1

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from .replay import DELIVERIES, Delivery, Player, Policy
+from .replay import DELIVERIES, Delivery, Destination, Planned, Player, Policy, destinations_of
 from .signatures import admissions_of, flow_of
-from .toy_suite import SIGNATURES, ToySuite
+from .toy_suite import BOB, EVE, SIGNATURES, ToySuite
 
 GUARDED = Policy("signatures", flow_of(SIGNATURES, returns=True), admissions_of(SIGNATURES, returns=True))
 
@@ -60,3 +60,18 @@ def test_a_goal_without_a_call_is_told_apart() -> None:
     player = Player(ToySuite(), Policy("none"))
     assert player.needs_a_call("forward", "exfiltrate")
     assert not player.needs_a_call("forward", "advertise")
+
+
+def test_a_session_reaches_the_destinations_of_its_task_alone() -> None:
+    suite = ToySuite()
+    bob, eve = Destination("send_letter", (BOB,)), Destination("send_letter", (EVE,))
+    found = destinations_of(suite)
+    assert found.calls == {one: [sent_to(*one.values)] for one in (bob, eve)}
+    assert found.foreign == {eve}
+    for user in suite.users():
+        assert run(Player(suite, Policy("none")).reached(user, "exfiltrate", found)) == {bob, eve}
+        assert run(Player(suite, GUARDED).reached(user, "exfiltrate", found)) == {bob}
+
+
+def sent_to(recipient: str) -> Planned:
+    return Planned("send_letter", {"body": "Hello", "recipient": recipient})

@@ -28,6 +28,10 @@ class Ticket(BaseModel, defer_build=True):  # pydantic checks addresses with a p
     watchers: list[EmailStr]
     links: list[str | int]
     state: Literal["open", "closed"]
+    shared_with: dict[EmailStr, Literal["r", "rw"]]
+    hours: dict[str, float]
+    answers: dict[str, str]
+    members: dict  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,10 @@ def test_a_record_is_labelled_field_by_field_and_a_list_of_several_types_not_at_
         "votes": "trusted",
         "watchers": "identity",
         "state": "trusted",
+        "shared_with": "trusted",
+        "shared_with/#keys": "identity",
+        "hours": "trusted",
+        "hours/#keys": "untrusted",
     }
 
 
@@ -146,6 +154,16 @@ def test_a_reference_is_tied_to_the_fields_that_give_such_ids() -> None:
 def test_what_removes_or_sets_a_credential_must_be_asked_for(tool: str, parameters: dict[str, Any], word: str) -> None:
     asked_by = asked_by_of(Signature(tool, parameters))
     assert (word in asked_by) if word else asked_by == ()
+
+
+def test_a_destination_is_who_receives_or_an_address() -> None:
+    assert Signature("send_letter", {"to": str, "subject": str, "copies": list[str], "cc": str}).destinations == (
+        "to",
+        "cc",
+    )
+    assert Signature("get_page", {"url": str, "user": str}).destinations == ("url",)
+    assert Signature("post_page", {"url": str, "content": str}).destinations == ("url",)
+    assert Signature("close_ticket", {"ticket_id": str}).destinations == ()
 
 
 def test_without_the_types_of_results_nothing_is_labelled() -> None:
