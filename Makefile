@@ -27,7 +27,8 @@ demo: ## check, explain, surface and diff on a small agent
 transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
 
-test: lint ## lint, tests, a sample of mutants and of another Python, and the built wheel: what must hold before a commit
+test: .venv ## lint, tests, a sample of mutants and of another Python, and the built wheel: what must hold before a commit
+	@$(MAKE) --no-print-directory -j2 lint compiled-tests
 	@echo "· tests (15 examples for each property, and a sample of the cases that cost most; all: make test-all)"
 	@echo "· skipped here: what needs official SDKs, public MCP servers or agent frameworks (make test-peers)"
 	@$(PYTEST)
@@ -52,6 +53,10 @@ test-interpreters: .venv ## the tests on every other Python that is installed, e
 
 test-peers: .venv ## public MCP servers, official SDKs, agent frameworks, a suite of hijacked agents, and other tools where Node is
 	@scripts/test-peers
+
+# Each worker of pytest would compile all tests of a fresh clone by itself; lint leaves a processor free for it.
+compiled-tests: .venv
+	@$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true # what is wrong with them is said when they run
 
 lint: .venv ## formatting, lint rules, tools against their declarations, examples of policies, types and import directions
 	@echo "· formatting and lint rules"
@@ -108,4 +113,4 @@ clean: ## remove everything that make made
 	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo transcripts test check test-all test-user test-interpreters test-peers lint format mutants mutants-sample bench docs pictures reference wheel lock clean .venv
+.PHONY: help demo transcripts test check test-all test-user test-interpreters test-peers lint compiled-tests format mutants mutants-sample bench docs pictures reference wheel lock clean .venv

@@ -33,7 +33,7 @@ OF_ROOT = re.compile("root|superuser|ordinary")
 ROOT_ALONE = re.compile(r"skipif\(\s*os\.gete?uid\(\) != 0")
 WALLS = "test_walls"  # the file with the attacks of tools
 ON_TOOLS = sorted(path.stem for path in (ATTACKS / "walls").glob("[a-z]*.py"))
-ON_TOOLS_TRIED = ON_TOOLS if LONG else ON_TOOLS[::2]
+ON_TOOLS_TRIED = ON_TOOLS if LONG else ON_TOOLS[::4]
 ON_PROGRAMS = (
     "attacks/test_wall_program_processes.py::test_a_fork_bomb",
     "attacks/test_wall_program_processes.py::test_memory",

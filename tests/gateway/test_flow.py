@@ -170,7 +170,7 @@ def origins(made: Workspace) -> list[str]:
         ("error", MALLORY, UNMET),
     ],
 )
-@pytest.mark.sampled(19)
+@pytest.mark.sampled(8)
 def test_the_policy_labels_what_a_tool_of_a_server_returns(
     tmp_path: Path, store_path: Path, era: str, tool: str, to: str, told: str
 ) -> None:

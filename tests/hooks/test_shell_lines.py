@@ -149,7 +149,7 @@ def compare(desk: Desk, text: str) -> None:
 
 
 @pytest.mark.parametrize("text", LINES)
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(12)
 def test_a_line_gives_what_it_gives_bare(desk: Desk, text: str) -> None:
     desk.shell = AgentShell("/bin/bash", "directory")
     compare(desk, text)
@@ -157,7 +157,7 @@ def test_a_line_gives_what_it_gives_bare(desk: Desk, text: str) -> None:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("text", LINES)
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 def test_a_line_of_an_agent_that_keeps_nothing(desk: Desk, text: str, shell: str) -> None:
     desk.shell = AgentShell(shell)
     compare(desk, text)
@@ -165,7 +165,7 @@ def test_a_line_of_an_agent_that_keeps_nothing(desk: Desk, text: str, shell: str
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("text", LINES)
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(8)
 def test_a_line_of_an_agent_that_keeps_a_whole_shell(desk: Desk, text: str, shell: str) -> None:
     desk.shell = AgentShell(shell, "shell")
     compare(desk, text)

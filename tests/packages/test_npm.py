@@ -119,7 +119,7 @@ def test_a_registry_that_changed_a_version_is_noticed(npm: Registry, tmp_path: P
 
 
 @pytest.mark.parametrize("script", ["preinstall", "install", "postinstall"])
-@pytest.mark.sampled(3, of="installs of npm")
+@pytest.mark.sampled(2, of="installs of npm")
 def test_an_install_script_is_not_run(
     npm: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
@@ -187,7 +187,7 @@ SCRIPTS = ("preinstall", "install", "postinstall", "prepublish", "preprepare", "
 
 @pytest.mark.parametrize("kind", ["dependencies", "optionalDependencies", "peerDependencies"])
 @pytest.mark.parametrize("source", UNPINNED.values(), ids=UNPINNED)
-@pytest.mark.sampled(3, of="installs of npm")
+@pytest.mark.sampled(2, of="installs of npm")
 def test_a_dependency_that_is_not_in_the_registry_runs_nothing_and_is_not_installed(
     npm: Registry, tmp_path: Path, project: Path, source: str, kind: str
 ) -> None:
@@ -208,7 +208,7 @@ def test_a_dependency_that_is_not_in_the_registry_runs_nothing_and_is_not_instal
 
 
 @pytest.mark.parametrize("place", ["git+file://PROJECT", "file:PROJECT", "PROJECT", "github:someone/inner"])
-@pytest.mark.sampled(3, of="installs of npm")
+@pytest.mark.sampled(2, of="installs of npm")
 def test_a_registry_that_names_another_place_for_an_archive_runs_nothing(
     npm: Registry, tmp_path: Path, project: Path, place: str
 ) -> None:
@@ -272,7 +272,7 @@ PROGRAMS = [
 
 
 @pytest.mark.parametrize(("described", "reason"), PROGRAMS)
-@pytest.mark.sampled(3, of="installs of npm")
+@pytest.mark.sampled(2, of="installs of npm")
 def test_a_program_that_node_cannot_start_is_refused(
     npm: Registry, tmp_path: Path, described: dict[str, Any], reason: str
 ) -> None:
@@ -314,7 +314,7 @@ LIARS: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("described", "says"), LIARS.values(), ids=LIARS)
-@pytest.mark.sampled(3, of="installs of npm")
+@pytest.mark.sampled(2, of="installs of npm")
 def test_an_archive_of_another_package_is_not_installed(
     npm: Registry, tmp_path: Path, described: dict[str, Any], says: str
 ) -> None:

@@ -157,5 +157,5 @@ def _ended(code: int) -> int:
     if code not in (-_signal.SIGKILL, -_signal.SIGSTOP):
         _signal.signal(-code, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (-code,))
-    posix.kill(posix.getpid(), -code)
+    _signal.raise_signal(-code)  # to this thread, which does nothing more then
     return 128 - code

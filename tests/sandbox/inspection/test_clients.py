@@ -146,7 +146,7 @@ async def _value(reference: str) -> str:
     return KEY
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ROWS)
 def test_a_client_uses_a_key_that_it_never_has(name: str, tmp_path: Path) -> None:
     row = ROWS[name]
