@@ -13,7 +13,7 @@ import pytest
 
 from attacks.programs import alive, until
 from hooks.installation import PATIENCE, Installation
-from hooks.residents import processes, stopped
+from hooks.residents import processes, stopped, without_resident
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="residents need SO_PEERCRED and /proc")
 
@@ -78,6 +78,12 @@ def test_a_line_that_a_signal_ended_ends_its_client_in_that_way(installed: Insta
     assert line(installed, "kill -KILL $$").returncode == -signal.SIGKILL
     assert line(installed, "kill -TERM $$").returncode == -signal.SIGTERM
     assert line(installed, "kill -INT $$").returncode == -signal.SIGINT
+
+
+def test_a_line_without_a_resident_ends_in_that_way_too(installed: Installation) -> None:
+    without_resident(installed.home / ".local" / "state")
+    assert line(installed, "exit 7").stdout == b"alone\n"
+    assert line(installed, "kill -TERM $$").returncode == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGWINCH, signal.SIGQUIT])

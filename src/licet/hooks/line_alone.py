@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 
 from licet.hooks.answering import service_alone
+from licet.hooks.resident_line import ended
 from licet.hooks.shell_line import REFUSED
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
@@ -32,12 +33,12 @@ async def _run(ticket: str, text: str) -> int:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the line that the words name."""
+    """Run the line that the words name, and end as it ended."""
     if len(words) != 2:
         sys.stderr.write("licet: expected TICKET TEXT\n")
         return REFUSED
     try:
-        return asyncio.run(_run(*words))
+        return ended(asyncio.run(_run(*words)))
     except Exception as wrong:
         sys.stderr.write(f"licet: the line was not run: {type(wrong).__name__}\n")
         return REFUSED

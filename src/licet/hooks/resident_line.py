@@ -88,7 +88,7 @@ class _Line:
                     elif kind == WANTED and taken:
                         self._send(_values(fields))
                     elif kind == ENDED and taken and len(fields) == 1:
-                        return _ended(number_in(fields[0]))
+                        return ended(number_in(fields[0]))
                     else:
                         raise refusal(kind, fields)
         except (ConnectionError, TimeoutError):
@@ -148,7 +148,7 @@ def _values(names: list[bytes]) -> bytes:
     return packed(VALUES, *found)
 
 
-def _ended(code: int) -> int:
+def ended(code: int) -> int:
     """The exit code, or the end by the signal that ended the line."""
     if 0 <= code <= 255:
         return code
@@ -157,5 +157,5 @@ def _ended(code: int) -> int:
     if code not in (-_signal.SIGKILL, -_signal.SIGSTOP):
         _signal.signal(-code, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_UNBLOCK, (-code,))
-    _signal.raise_signal(-code)  # to this thread, which does nothing more then
+    posix.kill(posix.getpid(), -code)
     return 128 - code

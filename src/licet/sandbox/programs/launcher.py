@@ -313,7 +313,7 @@ def _exit_like(status: int) -> NoReturn:
         if number not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
-        signal.raise_signal(number)  # to this thread, which does nothing more then; another one might get it later
+        os.kill(os.getpid(), number)
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
