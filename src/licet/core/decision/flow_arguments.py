@@ -18,7 +18,8 @@ from licet.core.flow.text import normal
 from licet.core.flow.written_values import Address, addresses_in, begins_as_path, is_own, path_parts
 from licet.core.limits import LONGEST_JUDGED, MOST_RECORDS, SHORT_VALUE
 from licet.core.policy.argument_ties import EITHER, FORMATS, PATH, URL, kind_of_name
-from licet.core.policy.flow import BY_ANCHOR, OF_ROLE, ORIGINS, ArgumentFlow, Flow, FlowOrigin, Role, ToolFlow
+from licet.core.policy.flow import BY_ANCHOR, ORIGINS, ArgumentFlow, Flow, FlowOrigin, Role, ToolFlow
+from licet.core.policy.flow_terms import origins_of_role
 from licet.core.values import Origin
 
 CARRIES: tuple[Role, ...] = ("content", "to", "link")  # the roles of arguments that could carry a secret out
@@ -102,7 +103,7 @@ def allowed_origins(asking: Asking, argument: str, rule: ArgumentFlow) -> tuple[
     if rule.origins is not None:
         taken = rule.origins
     else:
-        taken = of_role(asking.flow, rule.role)
+        taken = () if rule.role is None else origins_of_role(asking.flow, rule.role)
         if rule.role is not None and rule.role in BY_ANCHOR and _is_anchored(asking, argument, rule.role):
             taken = (*taken, *BY_ANCHOR[rule.role])
     is_strict = "strict" in asking.flow.presets
@@ -111,11 +112,6 @@ def allowed_origins(asking: Asking, argument: str, rule: ArgumentFlow) -> tuple[
         if origin in accepted:
             accepted.update(_STRONGER.get(origin, ()))
     return tuple(one for one in ORIGINS if one in accepted)
-
-
-def of_role(flow: Flow, role: Role | None) -> tuple[FlowOrigin, ...]:
-    """The origins that a role takes; none for a role that is not known."""
-    return () if role is None else flow.roles.get(role, OF_ROLE.get(role, ()))
 
 
 def _is_anchored(asking: Asking, argument: str, role: Role) -> bool:
@@ -204,7 +200,7 @@ def _is_allowed(found: tuple[Found, ...], allowed: tuple[FlowOrigin, ...]) -> bo
 
 def _content(asking: Asking, argument: str, pointer: str, raw: str) -> Iterator[Unmet | Met]:
     """Judge the addresses in text that is free otherwise. Each must obey `value`, or be one of ours."""
-    allowed = tuple(one for one in ORIGINS if one in of_role(asking.flow, "value"))
+    allowed = tuple(one for one in ORIGINS if one in origins_of_role(asking.flow, "value"))
     sent = raw.casefold()
     for address in addresses_in(normal(raw)):
         if _is_ours(address, asking.flow.own):
