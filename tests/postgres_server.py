@@ -191,7 +191,7 @@ def run(*command: str) -> None:
 def template(bin: Path) -> Path:  # noqa: A002
     """A data directory of a version, which all processes of this run of tests copy."""
     owner = server_user().get("user", os.geteuid())
-    folder = Path("/tmp") / f"licet-pg-{owner}"
+    folder = Path("/tmp") / f"licet-pg-{os.geteuid()}-{owner}"  # for each user that tests
     folder.mkdir(mode=0o700, exist_ok=True)
     if folder.stat().st_uid not in (owner, os.geteuid()):
         raise NoServer(f"{folder} belongs to somebody else")

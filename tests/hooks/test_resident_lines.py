@@ -80,6 +80,34 @@ def test_a_line_that_a_signal_ended_ends_its_client_in_that_way(installed: Insta
     assert line(installed, "kill -INT $$").returncode == -signal.SIGINT
 
 
+QUICK = """
+import _socket, socket, sys
+from licet.hooks.resident_line import _Line
+from licet.hooks.resident_wire import ENDED, TAKEN, number, packed
+
+class Slow:  # a client that is not scheduled until its line has ended, and the resident has closed
+    def __init__(self):
+        self.near, self.far = _socket.socketpair()
+
+    def sendmsg(self, *parts):
+        sent = self.near.sendmsg(*parts)
+        self.far.recv(100)
+        self.far.sendall(packed(TAKEN) + packed(ENDED, number(7)))
+        self.far.close()
+        return sent
+
+    def __getattr__(self, name):
+        return getattr(self.near, name)
+
+sys.exit(_Line(Slow()).run(b"request"))
+"""
+
+
+def test_a_line_that_ended_before_its_client_went_on_is_not_run_again() -> None:
+    done = subprocess.run([sys.executable, "-c", QUICK], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (7, b"")
+
+
 def test_a_line_without_a_resident_ends_in_that_way_too(installed: Installation) -> None:
     without_resident(installed.home / ".local" / "state")
     assert line(installed, "exit 7").stdout == b"alone\n"

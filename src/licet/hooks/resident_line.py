@@ -101,9 +101,14 @@ class _Line:
         raise Unreachable("the resident has ended")
 
     def _request(self, request: bytes) -> None:
+        """Send the request. A short line may have ended before this returns: what is received says so."""
         files = b"".join([stream.to_bytes(4, sys.byteorder) for stream in (0, 1, 2)])
-        sent = self._end.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
-        self._end.sendall(request[sent:])
+        try:
+            sent = self._end.sendmsg([request], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, files)])
+            if sent < len(request):
+                self._end.sendall(request[sent:])
+        except ConnectionError:
+            pass
 
     def _send(self, message: bytes) -> None:
         """Send something. A line that has ended meanwhile takes no more: what is received says how it ended."""

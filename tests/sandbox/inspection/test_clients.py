@@ -24,7 +24,7 @@ from sandbox.inspection.client_site import Site
 from sandbox.inspection.test_trust import path_of
 
 pytestmark = pytest.mark.skipif(not probe.support().namespaces, reason="user namespaces are not to be had here")
-KEY = "ghp_Zx8WvQ2mN4kJ7hG1fD5sA9pO3iU6yT0rEwLq"
+KEY = "".join(reversed("qLwEr0Ty6Ui3Op9As5Df1Gh7Jk4Nm2QvW8xZ_phg"))  # this file is not one that has it
 UNDICI = "/usr/lib/node_modules/npm/node_modules/undici"
 PRELUDE = (
     "import os\nTOKEN, URL, PLACE, HOME = (os.environ.get(name, '') for name in ('TOKEN', 'URL', 'PLACE', 'HOME'))\n"
