@@ -121,6 +121,32 @@ async def test_a_call_that_gave_up_does_not_stop_the_others(postgres: str) -> No
     database.close()
 
 
+@pytest.mark.parametrize("way", ["once", "lane"])
+@in_loop
+async def test_who_waits_when_a_state_is_closed_is_told(postgres: str, way: str) -> None:
+    begun = threading.Event()
+
+    async def act(connection: Connection, items: Sequence[int]) -> Sequence[int]:
+        begun.set()
+        await connection.execute("SELECT pg_sleep(60)")
+        return items
+
+    database = Database(postgres)
+    lane = database.lane(act, most=1)
+    waiting: list[asyncio.Future[Any]]
+    if way == "lane":
+        waiting = [asyncio.ensure_future(lane.do(one)) for one in range(2)]  # one under way, and one behind it
+    else:
+        waiting = [asyncio.ensure_future(database.once(lambda connection: act(connection, [0])))]
+    await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(database.close)
+    for one in waiting:
+        with pytest.raises(Unavailable, match="was closed here"):
+            await asyncio.wait_for(one, 10)
+    assert await database.once(pid)
+    database.close()
+
+
 @in_loop
 async def test_a_notification_is_heard(postgres: str) -> None:
     database, heard, first = Database(postgres), asyncio.Queue[str](), asyncio.Event()

@@ -1,8 +1,8 @@
 """The address of a state in PostgreSQL: `postgresql://USER@HOST/NAME?…`, with licet's own parameters.
 
-Passwords are never part of it, since addresses stand in command lines and unit files: `password=secret:NAME` names a
-secret, and the usual password file of PostgreSQL is read too. TLS is verified towards every host; sockets of this
-machine need none.
+An address never holds a password, because other users can read command lines and unit files. `password=secret:NAME`
+names a secret of licet, and the driver also reads `~/.pgpass`. The server's TLS certificate is verified; Unix sockets
+use no TLS.
 
 `Connection` is what stores use of a connection.
 """

@@ -250,11 +250,18 @@ class Database:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, loop))
 
     async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Let what is under way end, for a moment; whoever waits longer is told that the state was closed."""
         if self._listening is not None:
             self._listening.cancel()
+        waiting = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
+        for patience in (CLOSE_SECONDS / 2, CLOSE_SECONDS / 4):
+            if waiting:
+                _, waiting = await asyncio.wait(waiting, timeout=patience)
+            for task in waiting:
+                task.cancel()
         if self._pool is not None:
             with suppress(Exception):
-                async with asyncio.timeout(CLOSE_SECONDS / 2):
+                async with asyncio.timeout(CLOSE_SECONDS / 5):
                     await self._pool.close()
             self._pool.terminate()
         loop.stop()
@@ -263,9 +270,17 @@ class Database:
 
     async def asked(self, act: Callable[[Connection], Awaitable[T]], until: float, transaction: bool) -> T:
         """Do something over a connection, in the thread of the database; again after a lost one, until a deadline."""
+        try:
+            return await self._tried(act, until, transaction)
+        except asyncio.CancelledError:
+            if self._loop is asyncio.get_running_loop():
+                raise  # the caller gave up
+            raise self._closed() from None
+
+    async def _tried(self, act: Callable[[Connection], Awaitable[T]], until: float, transaction: bool) -> T:
         asyncpg = driver()
         pause, last = FIRST_RETRY, "no connection could be made"
-        while True:
+        while self._loop is asyncio.get_running_loop():
             try:
                 async with asyncio.timeout_at(until):
                     return await self._done(act, transaction)
@@ -279,6 +294,7 @@ class Database:
                 raise Unavailable(f"{self.address.shown} cannot be reached: {last}")
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only to spread attempts
             pause = min(pause * 2, LONGEST_RETRY)
+        raise self._closed()
 
     async def _done(self, act: Callable[[Connection], Awaitable[T]], transaction: bool) -> T:
         pool = await self._connected()
@@ -351,6 +367,9 @@ class Database:
                 "set synchronous_standby_names there, or leave out `require_synchronous`"
             )
 
+    def _closed(self) -> Unavailable:
+        return Unavailable(f"{self.address.shown} was closed here")
+
     def _unavailable(self, wrong: Exception, asyncpg: Any) -> Exception:
         """The error of a store; those of the function itself are its own."""
         where = self.address.shown
@@ -411,7 +430,7 @@ class Database:
     def _tell(self, text: str, channel: str | None = None) -> None:
         for name, heard in list(self._heard):
             if channel in (None, name):
-                with suppress(Exception):  # whoever hears it may be gone, and the others still listen
+                with suppress(Exception):  # an error of one listener must not keep the news from the others
                     heard(text)
 
 

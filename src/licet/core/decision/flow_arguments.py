@@ -103,7 +103,7 @@ def allowed_origins(asking: Asking, argument: str, rule: ArgumentFlow) -> tuple[
     if rule.origins is not None:
         taken = rule.origins
     else:
-        taken = () if rule.role is None else origins_of_role(asking.flow, rule.role)
+        taken = origins_of_role(asking.flow, rule.role)
         if rule.role is not None and rule.role in BY_ANCHOR and _is_anchored(asking, argument, rule.role):
             taken = (*taken, *BY_ANCHOR[rule.role])
     is_strict = "strict" in asking.flow.presets

@@ -232,9 +232,9 @@ def _domains(stated: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(one for one in every if not any(one != other and _is_below(one, other) for other in every)))
 
 
-def origins_of_role(flow: Flow, role: Role) -> tuple[FlowOrigin, ...]:
-    """The origins that a policy takes for a role, without what an anchor adds and `strict` drops."""
-    return flow.roles.get(role, OF_ROLE[role])
+def origins_of_role(flow: Flow, role: Role | None) -> tuple[FlowOrigin, ...]:
+    """The origins that a policy takes for a role, without what an anchor adds and `strict` drops; none without one."""
+    return () if role is None else flow.roles.get(role, OF_ROLE.get(role, ()))
 
 
 def _met_roles(one: Flow, two: Flow) -> dict[Role, tuple[FlowOrigin, ...]]:
