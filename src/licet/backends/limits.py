@@ -38,6 +38,8 @@ LONGEST_RETRY = 0.5  # seconds; between two attempts
 HEAR_SECONDS = 2.0  # seconds; in which a node hears its own notification, or polls from then on
 POLL_SECONDS = 0.5  # seconds; between two looks where notifications do not arrive
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
+MOST_CLAIMS = 512  # claims; that one request sets aside, or ends
+FORGET_RESERVATIONS_SECONDS = 3600.0  # seconds; that what has ended is known, so that it is not done again
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 
 # Files.
