@@ -39,6 +39,9 @@ HEAR_SECONDS = 2.0  # seconds; in which a node hears its own notification, or po
 POLL_SECONDS = 0.5  # seconds; between two looks where notifications do not arrive
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
 MOST_CLAIMS = 512  # claims; that one request sets aside, or ends
+MOST_LEASED_CALLS = 10_000  # calls; in one block of a budget
+LEASE_SECONDS = 30.0  # seconds; after which others may end a block whose process renews it no more
+IDLE_LEASE_SECONDS = 10.0  # seconds; after which an unused block is given back
 FORGET_RESERVATIONS_SECONDS = 3600.0  # seconds; that what has ended is known, so that it is not done again
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 
