@@ -35,6 +35,7 @@ MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the 
 CONNECT_TO_SERVER_SECONDS = 5.0  # seconds; to make one connection, so that another host of the address has a turn
 FIRST_RETRY = 0.02  # seconds; before a request is sent again after a lost connection; each pause is twice as long
 LONGEST_RETRY = 0.5  # seconds; between two attempts
+MOST_READS = 256  # values; of a key-value store that are read in one batch
 HEAR_SECONDS = 2.0  # seconds; in which a node hears its own notification, or polls from then on
 POLL_SECONDS = 0.5  # seconds; between two looks where notifications do not arrive
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
