@@ -9,6 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from licet.assemble.review import state_directory
+from licet.assemble.states import LEDGER, State
 from licet.backends.ledger.reader import LedgerReader, no_ledger
 from licet.backends.secrets import check_signature, ledger_key
 from licet.core.ledger.entry import Checkpoint, Row, Unsound, read_checkpoint
@@ -36,9 +37,9 @@ class Export(Struct, frozen=True):
     pack: Pack
 
 
-def ledger_in(state: Path | None) -> Path:
-    """Return the ledger file in a state directory; by default in that of the current directory."""
-    return (state_directory(Path.cwd()) if state is None else state) / "ledger.sqlite"
+def ledger_in(state: State | None) -> Path:
+    """Return the ledger file of a state, by default of that of the current directory; its keys lie next to it."""
+    return (state_directory(Path.cwd()) if state is None else state.directory) / LEDGER
 
 
 def is_ledger(path: Path) -> bool:

@@ -26,10 +26,11 @@ from licet.assemble.ledger import (
     run_verify,
     verify_pack,
 )
+from licet.assemble.states import Place, State
 from licet.backends.ledger.reader import LedgerReader, verify_ledger
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ENTRY_NAME_CHARACTERS_SHOWN, USES_IN_JSON, USES_SHOWN
-from licet.cli.options import FILE, Command, json_option, manifest_option, of_manifest
+from licet.cli.options import FILE, Command, json_option, state_here, state_of_manifest
 from licet.cli.output import fail, first_and_others, is_output, print_report, show, show_lines, wants_json, write_file
 from licet.cli.receipts_filters import (
     Wanted,
@@ -56,7 +57,7 @@ from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
 from licet.core.ledger.recorded_checks import DENIED, Checks, Tally
 from licet.core.ledger.verify import checkpoint_line
-from licet.guard.ports import LedgerUnavailable
+from licet.guard.ports import LedgerUnavailable, Unavailable
 
 
 def days(reader: LedgerReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:
@@ -128,10 +129,7 @@ def day_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
 _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
 
 
-def state_option(command: Command) -> Command:
-    """Add `--state` to a command."""
-    text = "The state directory with the ledger.  [default: for this directory, below $XDG_STATE_HOME]"
-    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+state_option = state_of_manifest("The state with the ledger.  [default: for this directory, below $XDG_STATE_HOME]")
 
 
 def key_option(command: Command) -> Command:
@@ -174,7 +172,7 @@ def command() -> None:
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="List at most N.  [default: 50]")
 @state_option
 @json_option
-def list_command(verdict: str | None, limit: int, state: Path | None, **searched: Any) -> None:
+def list_command(verdict: str | None, limit: int, state: State | None, **searched: Any) -> None:
     """List receipts, the newest first. Times are UTC.
 
     A call that has begun and has no receipt is listed too: it still runs, or its process ended before the call did.
@@ -230,7 +228,7 @@ def list_command(verdict: str | None, limit: int, state: Path | None, **searched
 @search_options
 @state_option
 @json_option
-def summary_command(state: Path | None, **searched: Any) -> None:
+def summary_command(state: State | None, **searched: Any) -> None:
     """Count calls and denied uses per day (UTC) and agent, the newest day first.
 
     Below each line are the uses that were denied most often, including those in calls that succeeded. With
@@ -252,7 +250,7 @@ def summary_command(state: Path | None, **searched: Any) -> None:
 @click.argument("receipt")
 @state_option
 @json_option
-def show_command(receipt: str, state: Path | None) -> None:
+def show_command(receipt: str, state: State | None) -> None:
     """Show everything that is stored about one call.
 
     The result, the rules that decided with file and line, who approved it, the budget before and after, the walls in
@@ -281,7 +279,7 @@ def show_command(receipt: str, state: Path | None) -> None:
 @json_option
 @click.pass_context
 def verify_command(
-    ctx: click.Context, file: Path | None, key: str | None, kept: tuple[Path, ...], state: Path | None
+    ctx: click.Context, file: Path | None, key: str | None, kept: tuple[Path, ...], state: State | None
 ) -> None:
     """Verify a ledger or an evidence pack, and report the first wrong entry.
 
@@ -327,7 +325,7 @@ def verify_command(
 @key_option
 @state_option
 @json_option
-def head_command(key: str | None, state: Path | None) -> None:
+def head_command(key: str | None, state: State | None) -> None:
     """Print the last signed checkpoint as one line, to be stored elsewhere.
 
     With it, `licet receipts verify --head FILE` proves later that nothing before it was changed or removed. A file may
@@ -362,7 +360,7 @@ def export_command(
     agent: str | None,
     output: Path | None,
     force: bool,
-    state: Path | None,
+    state: State | None,
 ) -> None:
     """Write an evidence pack: receipts that can be verified without the ledger.
 
@@ -380,7 +378,7 @@ def export_command(
     with _reading(state) as reader:
         rows: list[Row] = []
         for receipt in dict.fromkeys(receipts):
-            rows += reader.show(receipt) or _unknown(receipt, ledger_in(state))
+            rows += reader.show(receipt) or _unknown(receipt, reader.path)
         if session is not None:
             rows = list(reader.list(session=session, agent=agent, kind=None, limit=-1))
             agents = sorted({_entry(row, reader)["agent"] for row in rows})
@@ -401,16 +399,16 @@ def export_command(
 
 
 @contextmanager
-def _reading(state: Path | None) -> Iterator[LedgerReader]:
-    path = ledger_in(state)
+def _reading(state: State | None) -> Iterator[LedgerReader]:
+    place = state or state_here()
     try:
-        with LedgerReader(path) as reader:
+        with place.reader() as reader:
             yield reader
-    except LedgerUnavailable as wrong:
-        fail(f"{wrong}{_elsewhere(path, state)}")
+    except (LedgerUnavailable, Unavailable) as wrong:
+        fail(f"{wrong}{_elsewhere(ledger_in(place), state)}")
 
 
-def _elsewhere(path: Path, state: Path | None) -> str:
+def _elsewhere(path: Path, state: Place | None) -> str:
     """Advice where the ledger may be, if there is none here and no place was named."""
     if state is not None:
         return ""
@@ -442,13 +440,13 @@ class Recorded(Struct, frozen=True):
         return {"decision": self.decision, **progress, "receipt": self.receipt}
 
 
-def calls_of(receipt: str, state: Path | None) -> list[Recorded]:
+def calls_of(receipt: str, state: State | None) -> list[Recorded]:
     """Return the entries of a call; exits with 1 if there are none, or if they were changed.
 
     In an older ledger, several calls may have the same id. They differ in their session, tool or time.
     """
     with _reading(state) as reader:
-        rows = reader.show(receipt) or _unknown(receipt, ledger_in(state))
+        rows = reader.show(receipt) or _unknown(receipt, reader.path)
         found = [_entry(row, reader) for row in rows]
     calls: dict[tuple[object, ...], dict[str, list[Entry]]] = {}
     for entry in found:
@@ -481,7 +479,7 @@ def _entry(row: Row, reader: LedgerReader) -> Entry:
         fail(f"entry {row.number} ({name}) was changed: {wrong}; {run_verify(reader)}")
 
 
-def _unknown(receipt: str, ledger: Path) -> NoReturn:
+def _unknown(receipt: str, ledger: str) -> NoReturn:
     where = "`licet receipts list` has those that are; calls of another manifest are kept apart: go to its directory"
     named = "or name it with `--manifest FILE`, or its state with `--state DIR`"
     fail(f"there is no receipt `{receipt}` in {ledger}; {where}, {named}")

@@ -99,6 +99,14 @@ def read_address(url: str) -> Address:
     )
 
 
+def place_of(url: str) -> str:
+    """The servers and the name of the database of an address, without its user and its other parameters."""
+    parts = urlsplit(url)
+    named = dict(parse_qsl(parts.query))
+    at = parts.netloc.rpartition("@")[2] or named.get("host", "")
+    return "\n".join((at, named.get("port", ""), parts.path.strip("/") or named.get("dbname", "")))
+
+
 def _hosts(parts: SplitResult, named: Mapping[str, str]) -> list[str]:
     """The hosts that the driver will try, in order."""
     at = parts.netloc.rpartition("@")[2]

@@ -70,6 +70,9 @@ class PostgresKv:
     async def clear(self, scope: str) -> None:
         await self._written(scope, None, None)
 
+    def close(self) -> None:
+        """Nothing ends: all stores of a node share its connections."""
+
     async def _written(self, scope: str, key: bytes | None, value: str | None, ttl: int | None = None) -> int:
         write = UUID(bytes=os.urandom(16))
         lasts = None if ttl is None else float(ttl)
@@ -79,7 +82,7 @@ class PostgresKv:
 
     async def _read(
         self, connection: Connection, asked: Sequence[tuple[bytes, bytes]]
-    ) -> Sequence[str | None | Exception]:
+    ) -> Sequence[str | Exception | None]:
         scopes, keys = zip(*asked, strict=True)
         rows = await connection.fetch(_GET, list(scopes), list(keys), self._now())
         return [row[0] for row in rows]
@@ -89,7 +92,7 @@ class PostgresKv:
 
     def _changed(self, scope: str) -> Unavailable:
         where = self._database.address.shown
-        return Unavailable(f"{where} holds something in {ascii(scope)} that licet has not written: restore a backup")
+        return Unavailable(f"{where} holds something in {scope!a} that licet has not written: restore a backup")
 
 
 def _scope(scope: str) -> bytes:
