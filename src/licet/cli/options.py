@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from licet.assemble import Places, review
 from licet.assemble.policy_problems import listed_names
 from licet.assemble.review import state_directory
+from licet.backends.postgres.address import is_address
 from licet.cli.output import (
     JSON,
     first_problems,
@@ -64,6 +65,18 @@ class _File(click.Path):
 
 
 FILE = _File(path_type=Path)
+
+
+class _Place(click.ParamType[Path | str]):
+    """A path, or the address of a database, which is left as it is."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        return value if isinstance(value, str) and is_address(value) else FILE.convert(value, param, ctx)
+
+
+PLACE = _Place()
 
 
 _DURATION = late_pattern(r"(\d+)([smhdw])", re.ASCII)
