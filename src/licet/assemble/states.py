@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from licet.backends.approvals.standing import LocalStanding
     from licet.backends.approvals.store import SqliteApprovals
     from licet.backends.kv import SqliteKv
-    from licet.backends.ledger.reader import LedgerReader
     from licet.backends.ledger.writer import SqliteLedger
     from licet.backends.postgres.database import Database
     from licet.backends.postgres.nodes import Node
@@ -76,12 +75,6 @@ class DirectoryState(Struct, frozen=True):
         from licet.backends.ledger.writer import SqliteLedger
 
         return SqliteLedger(self.path / LEDGER)
-
-    def reader(self) -> "LedgerReader":
-        """The ledger, for those who only read."""
-        from licet.backends.ledger.reader import LedgerReader
-
-        return LedgerReader(self.path / LEDGER)
 
     def budgets(self, ledger: Ledger | None) -> Budgets:
         """What was spent. With the ledger, a count that is missing is made from it."""
@@ -147,10 +140,6 @@ class DatabaseState(Struct, frozen=True):
         """The ledger, for gates."""
         raise _not_yet("a ledger")
 
-    def reader(self) -> Any:
-        """The ledger, for those who only read."""
-        raise _not_yet("a ledger")
-
     def budgets(self, ledger: Ledger | None) -> Budgets:
         """What was spent."""
         raise _not_yet("budgets")
@@ -170,6 +159,10 @@ class DatabaseState(Struct, frozen=True):
     def standing(self) -> Any:
         """The standing approvals of deletes."""
         raise _not_yet("standing approvals")
+
+    def secret(self, reference: str) -> str | None:
+        """The password, by its reference."""
+        return self._opened.secret(reference)
 
     def with_secrets(self, source: SecretSource) -> "DatabaseState":
         """This state, whose password is looked up in one more source of secrets, before those that are known."""
@@ -246,7 +239,7 @@ class _Opened:
 
         self._directory = directory
         self.sources: list[SecretSource] = []
-        self.database = Database(address, self._secret)
+        self.database = Database(address, self.secret)
 
     @cached_property
     def node(self) -> "Node":
@@ -263,7 +256,7 @@ class _Opened:
 
         return PostgresKv(self.database)
 
-    def _secret(self, reference: str) -> str | None:
+    def secret(self, reference: str) -> str | None:
         """The password, by its reference. The loop that asks is busy meanwhile, so the sources get one of their own."""
         from licet.backends.secrets import EnvironmentSecrets
 

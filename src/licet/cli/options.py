@@ -71,6 +71,18 @@ class _File(click.Path):
 FILE = _File(path_type=Path)
 
 
+class _Place(click.ParamType[Path | str]):
+    """A path, or the address of a database, which is left as it is."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        return value if isinstance(value, str) and is_address(value) else FILE.convert(value, param, ctx)
+
+
+PLACE = _Place()
+
+
 _DURATION = late_pattern(r"(\d+)([smhdw])", re.ASCII)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 

@@ -436,7 +436,7 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
     return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
 
 
-def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
+def report_ledger(path: str, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
     """Print the result of verifying a ledger, and exit."""
     notes, signed_by = list(_notes(outcome, given, held)), counted(outcome.checkpoints, "checkpoint")
     found = {
@@ -453,7 +453,7 @@ def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, hel
         "notes": notes,
     }
     rows = (
-        ("file", str(path)),
+        ("file", path),
         ("ledger", outcome.ledger or "none"),
         ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
         ("root", outcome.root or "none"),

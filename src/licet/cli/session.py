@@ -7,6 +7,7 @@ import click
 from msgspec import Struct
 
 from licet.assemble.gate import stored_approvals
+from licet.assemble.ledger import ledger_place, open_reader
 from licet.assemble.states import KV, LEDGER, State
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.memory import SystemClock
@@ -152,7 +153,7 @@ def _policies(place: State, approvals: SqliteApprovals, session: str, agent: str
 def _rows(place: State) -> list[Row]:
     """The last entry of each session; exits if there is no ledger that can be read."""
     try:
-        with place.reader() as reader:
+        with open_reader(ledger_place(place)) as reader:
             return list(reader.sessions())
     except LedgerUnavailable as wrong:
         named = click.get_current_context().params.get("state") is not None

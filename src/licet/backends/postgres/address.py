@@ -8,7 +8,6 @@ use no TLS.
 """
 
 import os
-import re
 import ssl
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
@@ -17,11 +16,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 
 from msgspec import Struct
 
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.layer import whole_seconds
 
 SCHEMES = ("postgresql://", "postgres://")
 _SECRET = "secret:"  # noqa: S105 - a prefix, and no secret
-_SECONDS = re.compile(r"(\d{1,6})(s|m|h)?")
+_SECONDS = late_pattern(r"(\d{1,6})(s|m|h)?")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _VERIFIED = ("", "verify-full")
 _SOCKETS = ("/run/postgresql", "/var/run/postgresql", "/tmp")  # noqa: S108 - where servers have their sockets

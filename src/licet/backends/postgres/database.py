@@ -182,6 +182,33 @@ class Database:
         asking = self.asked(act, monotonic() + seconds, transaction=True)
         return asyncio.run_coroutine_threadsafe(asking, self._running()).result()
 
+    def do(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Do something in the thread of the database once, for a caller that cannot await; `Unavailable` on errors."""
+
+        async def done() -> T:
+            try:
+                async with asyncio.timeout(seconds):
+                    return await work
+            except TimeoutError:
+                raise Unavailable(f"{self.address.shown} did not answer in {seconds:g} seconds") from None
+            except Exception as wrong:
+                asyncpg = driver()
+                if _is_lost(wrong, asyncpg):
+                    raise Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}") from None
+                raise self._unavailable(wrong, asyncpg) from None
+
+        return asyncio.run_coroutine_threadsafe(done(), self._running()).result()
+
+    async def own_connection(self) -> Any:
+        """In the thread of the database: a connection outside the pool, for one long transaction; close it."""
+        connection = await self._connect(driver(), prepares=False)
+        try:
+            await self._check_server(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
     def lane(
         self,
         act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
@@ -338,8 +365,9 @@ class Database:
             **self._settings(),
         )
 
-    async def _connect(self, asyncpg: Any) -> Any:
-        return await asyncpg.connect(**self._settings())
+    async def _connect(self, asyncpg: Any, *, prepares: bool = True) -> Any:
+        settings = self._settings()
+        return await asyncpg.connect(**settings if prepares else {**settings, "statement_cache_size": 0})
 
     def _settings(self) -> dict[str, Any]:
         address = self.address
