@@ -86,7 +86,9 @@ def command() -> None:
 @click.option("--session", metavar="ID", help="Only the calls of this session, and of its delegates.")
 @setting_options
 @json_option
-def replay_command(ledger: Path | str, manifest: Path, tasks: tuple[str, ...], session: str | None, setting: Setting) -> None:
+def replay_command(
+    ledger: Path | str, manifest: Path, tasks: tuple[str, ...], session: str | None, setting: Setting
+) -> None:
     """Say what another manifest would have asked about, for the calls that a ledger has.
 
     Nothing is run. Each call is judged by the `flow:` of MANIFEST, and by what its session had read before. LEDGER is a

@@ -22,7 +22,6 @@ from licet.assemble.ledger import (
     is_ledger,
     is_pack,
     last_checkpoint,
-    ledger_in,
     ledger_place,
     open_reader,
     public_key,
