@@ -449,6 +449,7 @@ def report_ledger(path: str, outcome: Outcome, key: str, given: str | None, held
         "root": outcome.root or None,
         "key": key,
         "unknown": outcome.unknown,
+        "waiting": outcome.waiting,
         "finding": _finding_document(outcome.finding),
         "notes": notes,
     }
@@ -494,6 +495,8 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
             yield f"{text}; the key next to the ledger shows that its holder wrote them"
         else:
             yield f"{text}, so not proven: anybody who can write the file could have written them without the key"
+    if outcome.waiting:
+        yield f"{entries(outcome.waiting)} have no place in the tree yet: signed by their nodes, and by no checkpoint"
     if given is None:
         yield "the key was next to the ledger: only `--key` from elsewhere reveals a ledger that was replaced"
     if not held:

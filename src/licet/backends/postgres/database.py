@@ -183,7 +183,7 @@ class Database:
         return asyncio.run_coroutine_threadsafe(asking, self._running()).result()
 
     def do(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Do something in the thread of the database once, for a caller that cannot await; `Unavailable` on errors."""
+        """Do something in the thread of the database once, for a caller that cannot await."""
 
         async def done() -> T:
             try:
@@ -192,16 +192,19 @@ class Database:
             except TimeoutError:
                 raise Unavailable(f"{self.address.shown} did not answer in {seconds:g} seconds") from None
             except Exception as wrong:
-                asyncpg = driver()
-                if _is_lost(wrong, asyncpg):
+                if _is_lost(wrong, driver()):
                     raise Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}") from None
-                raise self._unavailable(wrong, asyncpg) from None
+                raise
 
         return asyncio.run_coroutine_threadsafe(done(), self._running()).result()
 
     async def own_connection(self) -> Any:
         """In the thread of the database: a connection outside the pool, for one long transaction; close it."""
-        connection = await self._connect(driver(), prepares=False)
+        asyncpg = driver()
+        try:
+            connection = await self._connect(asyncpg, prepares=False)
+        except Exception as wrong:
+            raise wrong if _is_lost(wrong, asyncpg) else self._unavailable(wrong, asyncpg) from None
         try:
             await self._check_server(connection)
         except BaseException:

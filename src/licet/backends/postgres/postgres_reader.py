@@ -37,13 +37,16 @@ e.time::text AS time, e.hash::bytea AS hash,
 CASE WHEN octet_length(e.body::bytea) <= {LONGEST_ENTRY} THEN e.body::bytea END AS body"""
 _ENTRIES = "licet.entries e LEFT JOIN licet.places p USING (agent, session, sequence)"
 _PLACED = "licet.places p JOIN licet.entries e USING (agent, session, sequence)"
-_NEWEST = "number DESC"  # of those with the same time
 _ALONE = """NOT EXISTS (SELECT 1 FROM licet.entries o WHERE o.id = e.id AND o.kind = 'receipt'
 AND o.agent = e.agent AND o.session = e.session AND o.time = e.time)"""
 
 
 class _Recorded(msgspec.Struct):
     recorded: str
+
+
+class Unreadable(LedgerUnavailable):
+    """The server answers, and not with what a ledger has."""
 
 
 class PostgresReader:
@@ -256,12 +259,16 @@ class PostgresReader:
         return self._do(lambda: self._connection.fetchrow(query, *values))
 
     def fetched(self, query: str, *values: object) -> Iterator[Any]:
-        """The rows of a query, a portion at a time."""
+        """The rows of a query, fetched a portion at a time."""
+        return chain.from_iterable(self.portions(query, *values))
+
+    def portions(self, query: str, *values: object) -> Iterator[Sequence[Any]]:
+        """The rows of a query, a portion at a time. Other queries may be made in between."""
         name = f"c{next(self._names)}"
         declare = f"DECLARE {name} NO SCROLL CURSOR FOR {query}"
         self._do(lambda: self._connection.execute(declare, *values))
         while portion := self._do(lambda: self._connection.fetch(f"FETCH {READ_AT_ONCE} FROM {name}")):
-            yield from portion
+            yield portion
         self._do(lambda: self._connection.execute(f"CLOSE {name}"))
 
     def _rows(self, query: str, *values: object) -> Iterator[Row]:
@@ -279,7 +286,7 @@ class PostgresReader:
             raise LedgerUnavailable(f"the ledger cannot be read: {wrong}") from None
         except Exception as wrong:  # a database that was changed may answer anything
             text = f"{type(wrong).__name__}: {wrong}".splitlines()[0]
-            raise LedgerUnavailable(f"{self.path} cannot be read: {text}") from None
+            raise Unreadable(f"{self.path} cannot be read: {text}") from None
 
     async def _begin(self) -> Connection:
         connection: Connection = await self._database.own_connection()

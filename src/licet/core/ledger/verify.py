@@ -36,7 +36,7 @@ import base64
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
@@ -92,13 +92,14 @@ class Finding(Struct, frozen=True):
     """The first broken rule, with the entry or the range of entries that it is about."""
 
     kind: FindingKind
-    number: int
+    number: int  # 0: of an entry that has no place in the tree yet
     text: str
     id: str = ""
     until: int = 0  # the last entry, if the finding is about a range
 
     def __str__(self) -> str:
         where = f"entries {self.number} to {self.until}" if self.until > self.number else f"entry {self.number}"
+        where = where if self.number else "an entry without a place"
         return f"{where}{f' ({self.id})' if self.id else ''}: {self.text}"
 
 
@@ -117,6 +118,7 @@ class Outcome(Struct, frozen=True):
     ends: Mapping[tuple[str, str], Tail] = {}  # the last entry of each agent and session
     tagged: bool = False  # whether the MAC over the entries that are not signed yet was checked with the private key
     unknown: tuple[str, ...] = ()  # the ids of calls that began and have no receipt, the newest first
+    waiting: int = 0  # entries of a database that have no place in the tree yet, so that no checkpoint covers them
 
     @property
     def ok(self) -> bool:
@@ -130,13 +132,15 @@ def verify(
     key: str,
     check: CheckSignature,
     kept: Iterable[Checkpoint] = (),
+    apart: timedelta = timedelta(),
 ) -> Outcome:
     """Check every rule.
 
     `key` is the public key that all checkpoints must be signed with. `kept` are checkpoints that were stored outside
-    the ledger. Without them, an older copy of the complete file would not be noticed.
+    the ledger. Without them, an older copy of the complete file would not be noticed. `apart` is how far the clocks of
+    those who write may be apart.
     """
-    ledger = _Ledger(_Checkpoints(key, check, _in_order(checkpoints, kept)))
+    ledger = _Ledger(_Checkpoints(key, check, _in_order(checkpoints, kept)), apart)
     finding = ledger.read_all(rows) or ledger.end()
     return ledger.outcome(finding)
 
@@ -153,8 +157,8 @@ def _size(checkpoint: Checkpoint) -> int:
 class _Ledger:
     """The state of one pass: the tree, the chains, and the time of the last entry."""
 
-    def __init__(self, checkpoints: "_Checkpoints") -> None:
-        self._checkpoints = checkpoints
+    def __init__(self, checkpoints: "_Checkpoints", apart: timedelta) -> None:
+        self._checkpoints, self._apart = checkpoints, apart
         self._ledger = checkpoints.ledger
         self._frontier = Frontier()
         self._leaves: list[bytes] = []  # of the entries that were read since it grew
@@ -234,8 +238,9 @@ class _Ledger:
             return finding
         if entry.recorded < self._recorded and self._clock is None:
             text = f"the time went back from {self._recorded} to {entry.recorded}"
-            self._clock = Finding("clock", number, text, row.id)
-        self._recorded = entry.recorded
+            if _passed(entry.recorded, self._recorded) > self._apart:
+                self._clock = Finding("clock", number, text, row.id)
+        self._recorded = max(entry.recorded, self._recorded) if self._apart else entry.recorded
         self._tails[entry.agent, entry.session] = Tail(entry.sequence, row.hash, number)
         return None
 
@@ -290,6 +295,13 @@ def narrowed(mismatch: Finding, finding: Finding) -> Finding:
     first = max(mismatch.number, finding.number)
     last = min(mismatch.until, max(finding.number, finding.until))
     return replace(finding, number=first, until=last) if first <= last else mismatch
+
+
+def _passed(earlier: str, later: str) -> timedelta:
+    try:
+        return datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
+    except (TypeError, ValueError):  # entries that are not signed may have any text as their time
+        return timedelta.max
 
 
 def _late(signed: str, last: str) -> bool:
