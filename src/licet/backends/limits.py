@@ -46,6 +46,8 @@ SEARCHED_MEANWHILE = 1_000  # entries; recorded after a time that may be of call
 NODES_APART = 300  # seconds; that clocks of nodes may be apart before verifying the ledger reports it
 BATCHES_KNOWN = 1_000  # batches; whose signature was checked and is remembered while a ledger is verified
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
+INIT_SECONDS = 120.0  # seconds; to make the tables, while another process may do the same
+STATUS_SECONDS = 30.0  # seconds; to look at a database and at all of its servers
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 
 # Files.

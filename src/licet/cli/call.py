@@ -4,7 +4,6 @@ Arguments are typed as `key=value` or `key:=json`, or come from a file with a JS
 """
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from licet.assemble.gate import (
     RefusingGate,
     run,
     secrets_file_problem,
-    secrets_from,
     terminal_approver,
     waiting_approver,
 )
@@ -41,6 +39,7 @@ from licet.cli.options import (
     show_new_session,
     sound_manifest,
     state_of_policy,
+    with_secrets,
 )
 from licet.cli.output import misfit_document, print_report, result_document, show, show_lines, show_refusal
 from licet.core.algebra.scope import Malformed, visible
@@ -52,7 +51,6 @@ from licet.core.values import Origin, Problem, nearest
 from licet.declare.decorator import WasmTool
 from licet.declare.wasm import PYTHON
 from licet.errors import ManifestError, Refused, RegistrationRefused
-from licet.guard.handles.secrets_and_kv import getter
 from licet.guard.ports import Question
 from licet.guard.result import Result
 from licet.own_files import read_regular
@@ -223,9 +221,7 @@ def command(
     require_trust(named, policy)
     if secrets is not None:
         _check_secrets(secrets)
-    kept = state or state_of_policy(named.path)
-    if secrets is not None:  # one of them may be the password of the state
-        kept = kept.with_secrets(getter(secrets_from([secrets, os.environ])[0]))
+    kept = with_secrets(state or state_of_policy(named.path), secrets)
     session = open_session(ctx, session, kept, policy.agent)
     parts = _approver(kept, ask=ask, wait=wait)
     gate = _gate(ctx, policy, Backends.of(kept, secrets_file=secrets, **parts), setting.workdir)

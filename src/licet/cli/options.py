@@ -298,6 +298,19 @@ def of_manifest(ctx: click.Context, param: click.Parameter, state: State | None)
     return DirectoryState(state_directory(manifest if os.path.isdir(manifest) else policy_root(manifest)))
 
 
+StateOf = TypeVar("StateOf", bound=State)
+
+
+def with_secrets(state: StateOf, file: Path | None) -> StateOf:
+    """A state whose password may be in a file of secrets."""
+    if file is None or isinstance(state, DirectoryState):
+        return state
+    from licet.backends.secrets import FileSecrets
+
+    state.with_secrets(FileSecrets(file).get)
+    return state
+
+
 def state_here() -> State:
     """The state of calls in the current directory, where none was named."""
     return DirectoryState(state_directory(Path.cwd()))

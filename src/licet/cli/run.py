@@ -41,6 +41,7 @@ from licet.cli.options import (
     setting_options,
     show_new_session,
     sound_manifest,
+    with_secrets,
 )
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
 from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_hints, show_warnings
@@ -285,7 +286,7 @@ def run_program(
         policy = chosen.policy
         ended: list[Finished] = []
         held: set[str] = set()
-        state = wanted.state or DirectoryState(state_directory(chosen.root))
+        state = with_secrets(wanted.state or DirectoryState(state_directory(chosen.root)), wanted.secrets)
         wanted = replace(wanted, session=open_session(ctx, wanted.session, state, policy.agent))
         attached = AttachedStreams()
         gate = program_gate(

@@ -212,6 +212,20 @@ class Database:
             raise
         return connection
 
+    async def plain_connection(self, server: tuple[str, int] | None = None) -> Any:
+        """In the thread of the database: a connection whose tables nobody has looked at, to close afterwards.
+
+        To a server that is named: whether it is the primary or not.
+        """
+        return await self._connect(driver(), prepares=False, server=server)
+
+    def explained(self, wrong: Exception) -> Exception:
+        """What an error of the driver means, for who operates the state; another error stays as it is."""
+        asyncpg = driver()
+        if _is_lost(wrong, asyncpg):
+            return Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}")
+        return self._unavailable(wrong, asyncpg)
+
     def lane(
         self,
         act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
@@ -368,9 +382,13 @@ class Database:
             **self._settings(),
         )
 
-    async def _connect(self, asyncpg: Any, *, prepares: bool = True) -> Any:
+    async def _connect(self, asyncpg: Any, *, prepares: bool = True, server: tuple[str, int] | None = None) -> Any:
         settings = self._settings()
-        return await asyncpg.connect(**settings if prepares else {**settings, "statement_cache_size": 0})
+        if not prepares:
+            settings["statement_cache_size"] = 0
+        if server is not None:
+            settings.update(host=server[0], port=server[1], target_session_attrs="any")
+        return await asyncpg.connect(**settings)
 
     def _settings(self) -> dict[str, Any]:
         address = self.address
