@@ -88,7 +88,7 @@ class _Pass:
     ) -> None:
         self._reader, self._key, self._progress = reader, key, progress
         self._kept = [*kept, last.checkpoint] if last is not None and last.facts.size else list(kept)
-        self._batches = _Batches(reader)
+        self._last, self._batches = last, _Batches(reader)
         self._seen = 0
         self._problem: Finding | None = None  # of the entry at which reading ended
 
@@ -186,9 +186,10 @@ class _Pass:
         """The right edges of the tree that are kept with the heads, from which the sequencer goes on."""
         query = "SELECT size::bigint, frontier::bytea, body::bytea FROM licet.heads ORDER BY size DESC LIMIT 1"
         row = self._reader.row(query)
-        if row is None:
-            return None
-        size, frontier, body = row
+        size, frontier, body = row if row is not None else (0, b"", b"")
+        if self._last is not None and size < self._last.facts.size:
+            text = "the head that covers them was removed" if size else "no head covers any entry"
+            return Finding("unsigned", size + 1, text, until=self._last.facts.size)
         try:
             root = hash_text(Frontier.of_bytes(size, frontier).root)
         except (TypeError, ValueError):
