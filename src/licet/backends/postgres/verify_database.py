@@ -12,14 +12,13 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
 from licet.backends.ledger.reader import Progress
 from licet.backends.ledger.state import LastCheckpoint, read_last
-from licet.backends.limits import BATCHES_KNOWN, LONGEST_ENTRY, NODES_APART
+from licet.backends.limits import BATCHES_KNOWN, LONGEST_ENTRY
 from licet.backends.postgres.address import Address
 from licet.backends.postgres.changed_schema import changed_code, changed_tables
 from licet.backends.postgres.database import Database, Secret
@@ -100,7 +99,6 @@ class _Pass:
                 key=self._key,
                 check=check_signature,
                 kept=self._kept,
-                apart=timedelta(seconds=NODES_APART),
             )
         except Unreadable as wrong:
             return Outcome(self._seen, 0, 0, self._reader.ledger, "", Finding("edited", self._seen + 1, str(wrong)))
