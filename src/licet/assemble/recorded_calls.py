@@ -58,7 +58,7 @@ class RecordedCall(Struct, frozen=True):
 def recorded_calls(ledger: Path | str, session: str | None = None) -> Iterator[RecordedCall]:
     """The calls of a ledger that have ended, in the order of their receipts; `Unsound` if an entry was changed.
 
-    The ledger is a file, or at an address.     `LedgerUnavailable` if there is no ledger, or if it cannot be read.
+    The ledger is a file, or at an address. `LedgerUnavailable` if there is no ledger, or if it cannot be read.
     """
     began: dict[tuple[object, ...], int] = {}
     with open_reader(LedgerPlace.at(ledger)) as reader:

@@ -43,7 +43,6 @@ READ_SECONDS = 120.0  # seconds; for one portion of what a reader reads
 LONGEST_ENTRY = 256 << 20  # bytes; of an entry that is read: none is longer
 SEARCHED_UNENDED = 100_000  # entries; of which those without a receipt are searched: takes some tenths of a second
 SEARCHED_MEANWHILE = 1_000  # entries; recorded after a time that may be of calls before it
-NODES_APART = 300  # seconds; that clocks of nodes may be apart before verifying the ledger reports it
 BATCHES_KNOWN = 1_000  # batches; whose signature was checked and is remembered while a ledger is verified
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
 INIT_SECONDS = 120.0  # seconds; to make the tables, while another process may do the same

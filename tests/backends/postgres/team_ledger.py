@@ -95,13 +95,14 @@ class Team:
         self.waiting = []
         return self.sign(self.key)
 
-    def sign(self, key: SigningKey) -> Checkpoint:
+    def sign(self, key: SigningKey, *, remember: bool = True) -> Checkpoint:
         body = checkpoint_body(self.ledger, self.frontier.size, self.frontier.root, time_text(self.moment), key.public)
         checkpoint = Checkpoint(self.frontier.size, body, key.sign(body))
         self.sql(
             "INSERT INTO licet.heads VALUES ($1, $2, $3, $4, pg_current_xact_id())", *checkpoint, bytes(self.frontier)
         )
-        write_last(f"{self.keys}.head", checkpoint, self.frontier)
+        if remember:
+            write_last(f"{self.keys}.head", checkpoint, self.frontier)
         return checkpoint
 
     def verify(self, *kept: Checkpoint) -> Outcome:

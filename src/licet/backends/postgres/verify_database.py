@@ -12,14 +12,13 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
 from licet.backends.ledger.reader import Progress
 from licet.backends.ledger.state import LastCheckpoint, read_last
-from licet.backends.limits import BATCHES_KNOWN, LONGEST_ENTRY, NODES_APART
+from licet.backends.limits import BATCHES_KNOWN, LONGEST_ENTRY
 from licet.backends.postgres.address import Address
 from licet.backends.postgres.changed_schema import changed_code, changed_tables
 from licet.backends.postgres.database import Database, Secret
@@ -88,7 +87,7 @@ class _Pass:
     ) -> None:
         self._reader, self._key, self._progress = reader, key, progress
         self._kept = [*kept, last.checkpoint] if last is not None and last.facts.size else list(kept)
-        self._batches = _Batches(reader)
+        self._last, self._batches = last, _Batches(reader)
         self._seen = 0
         self._problem: Finding | None = None  # of the entry at which reading ended
 
@@ -100,7 +99,6 @@ class _Pass:
                 key=self._key,
                 check=check_signature,
                 kept=self._kept,
-                apart=timedelta(seconds=NODES_APART),
             )
         except Unreadable as wrong:
             return Outcome(self._seen, 0, 0, self._reader.ledger, "", Finding("edited", self._seen + 1, str(wrong)))
@@ -186,9 +184,10 @@ class _Pass:
         """The right edges of the tree that are kept with the heads, from which the sequencer goes on."""
         query = "SELECT size::bigint, frontier::bytea, body::bytea FROM licet.heads ORDER BY size DESC LIMIT 1"
         row = self._reader.row(query)
-        if row is None:
-            return None
-        size, frontier, body = row
+        size, frontier, body = row if row is not None else (0, b"", b"")
+        if self._last is not None and size < self._last.facts.size:
+            text = "the head that covers them was removed" if size else "no head covers any entry"
+            return Finding("unsigned", size + 1, text, until=self._last.facts.size)
         try:
             root = hash_text(Frontier.of_bytes(size, frontier).root)
         except (TypeError, ValueError):

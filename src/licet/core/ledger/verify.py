@@ -36,7 +36,7 @@ import base64
 import heapq
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from hashlib import sha256
 from itertools import groupby
 from operator import attrgetter
@@ -132,15 +132,13 @@ def verify(
     key: str,
     check: CheckSignature,
     kept: Iterable[Checkpoint] = (),
-    apart: timedelta = timedelta(),
 ) -> Outcome:
     """Check every rule.
 
     `key` is the public key that all checkpoints must be signed with. `kept` are checkpoints that were stored outside
-    the ledger. Without them, an older copy of the complete file would not be noticed. `apart` is how far the clocks of
-    those who write may be apart.
+    the ledger. Without them, an older copy of the complete file would not be noticed.
     """
-    ledger = _Ledger(_Checkpoints(key, check, _in_order(checkpoints, kept)), apart)
+    ledger = _Ledger(_Checkpoints(key, check, _in_order(checkpoints, kept)))
     finding = ledger.read_all(rows) or ledger.end()
     return ledger.outcome(finding)
 
@@ -157,8 +155,8 @@ def _size(checkpoint: Checkpoint) -> int:
 class _Ledger:
     """The state of one pass: the tree, the chains, and the time of the last entry."""
 
-    def __init__(self, checkpoints: "_Checkpoints", apart: timedelta) -> None:
-        self._checkpoints, self._apart = checkpoints, apart
+    def __init__(self, checkpoints: "_Checkpoints") -> None:
+        self._checkpoints = checkpoints
         self._ledger = checkpoints.ledger
         self._frontier = Frontier()
         self._leaves: list[bytes] = []  # of the entries that were read since it grew
@@ -238,9 +236,8 @@ class _Ledger:
             return finding
         if entry.recorded < self._recorded and self._clock is None:
             text = f"the time went back from {self._recorded} to {entry.recorded}"
-            if _passed(entry.recorded, self._recorded) > self._apart:
-                self._clock = Finding("clock", number, text, row.id)
-        self._recorded = max(entry.recorded, self._recorded) if self._apart else entry.recorded
+            self._clock = Finding("clock", number, text, row.id)
+        self._recorded = entry.recorded
         self._tails[entry.agent, entry.session] = Tail(entry.sequence, row.hash, number)
         return None
 
@@ -295,13 +292,6 @@ def narrowed(mismatch: Finding, finding: Finding) -> Finding:
     first = max(mismatch.number, finding.number)
     last = min(mismatch.until, max(finding.number, finding.until))
     return replace(finding, number=first, until=last) if first <= last else mismatch
-
-
-def _passed(earlier: str, later: str) -> timedelta:
-    try:
-        return datetime.fromisoformat(later) - datetime.fromisoformat(earlier)
-    except (TypeError, ValueError):  # entries that are not signed may have any text as their time
-        return timedelta.max
 
 
 def _late(signed: str, last: str) -> bool:
