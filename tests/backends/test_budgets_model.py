@@ -14,9 +14,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from effort import LONG
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.postgres_budgets import PostgresBudgets
 from licet.core.decision.request import Usage
 from licet.core.policy.terms import Budget
 from licet.guard.ports import Budgets, Claim, Reservation
+from postgres_server import fresh
 
 AGENTS, SESSIONS, TOOLS, DAYS = ("a", "b"), ("s", "u"), ("t", "v"), ("2026-01-31", "2026-02-01")
 COSTS = ("0", "0.01", "0.1", "0.25", "0.000000000000001")
@@ -191,10 +194,49 @@ class SqliteModel(MemoryModel):
         self.stores[store] = SqliteBudgets(self.path)
 
 
+class PostgresModel(MemoryModel):
+    """Two nodes at one database, of which one may end at any time."""
+
+    url = ""
+
+    def opened(self) -> list[Budgets]:
+        if not PostgresModel.url:
+            PostgresModel.url = fresh()
+        self.databases = [Database(self.url), Database(self.url)]
+        self.databases[0].wait(lambda connection: connection.execute(_EMPTY), 10)
+        return [PostgresBudgets(one) for one in self.databases]
+
+    def teardown(self) -> None:
+        for one in self.databases:
+            one.close()
+
+    @rule(store=st.integers(0, 1))
+    def crash(self, store: int) -> None:
+        """Lose the process; what was not settled counts at its maximum."""
+        self.databases[store].close()
+        self.databases[store] = Database(self.url)
+        self.stores[store] = PostgresBudgets(self.databases[store])
+
+    @rule(store=st.integers(0, 1))
+    def lose_connections(self, store: int) -> None:
+        """End the other's connections at the server: what it sends next is sent again."""
+        self.databases[store].wait(lambda connection: connection.execute(_KILL), 10)
+
+
+_EMPTY = "TRUNCATE licet.budget_counters, licet.reservations, licet.leases, licet.budget_batches"
+_KILL = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid()
+"""
+
 MemoryModel.TestCase.settings = settings(
     max_examples=settings().max_examples // (3 if LONG else 5), stateful_step_count=25
 )
 SqliteModel.TestCase.settings = settings(
     max_examples=settings().max_examples // (4 if LONG else 8), stateful_step_count=25
 )
+PostgresModel.TestCase.settings = settings(
+    max_examples=max(3, settings().max_examples // (4 if LONG else 20)), stateful_step_count=20
+)
 TestMemoryBudgets, TestSqliteBudgets = MemoryModel.TestCase, SqliteModel.TestCase
+TestPostgresBudgets = PostgresModel.TestCase

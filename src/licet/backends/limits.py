@@ -47,6 +47,8 @@ BATCHES_KNOWN = 1_000  # batches; whose signature was checked and is remembered 
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
 INIT_SECONDS = 120.0  # seconds; to make the tables, while another process may do the same
 STATUS_SECONDS = 30.0  # seconds; to look at a database and at all of its servers
+MOST_CLAIMS = 512  # claims; that one request sets aside, or ends
+FORGET_RESERVATIONS_SECONDS = 3600.0  # seconds; that what has ended is known, so that it is not done again
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 
 # Files.
