@@ -23,6 +23,7 @@ from licet.backends.approvals.standing import LocalStanding
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.files.local import LocalFiles
+from licet.backends.freezes import MemoryFreezes, SqliteFreezes
 from licet.backends.http import HttpClient
 from licet.backends.kv import SqliteKv
 from licet.backends.ledger.writer import SqliteLedger
@@ -45,6 +46,7 @@ from licet.guard.ports import (
     Budgets,
     Clock,
     Files,
+    Freezes,
     Http,
     Kv,
     Ledger,
@@ -83,6 +85,7 @@ class _Parts(TypedDict, total=False):
     approver: Approver | ApproverFunction | None
     standing: StandingApprovals | None
     sandbox: Sandbox | None
+    freezes: Freezes | None
     clock: Clock | None
     argument_rules: ArgumentRules | None
     state: tuple[str, ...]
@@ -117,6 +120,7 @@ _PORTS: dict[str, type] = {
     "approver": Approver,
     "standing": StandingApprovals,
     "sandbox": Sandbox,
+    "freezes": Freezes,
     "clock": Clock,
 }
 _FUNCTIONS = ("secrets", "approver")  # parts that may be a function instead of an object
@@ -233,6 +237,7 @@ class Backends(Ports, frozen=True, kw_only=True):
     ledger: Ledger | None = field(default_factory=MemoryLedger)
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
     sandbox: Sandbox | None = field(default_factory=lambda: workers_of())
+    freezes: Freezes | None = field(default_factory=MemoryFreezes)
     clock: Clock | None = field(default_factory=SystemClock)
     argument_rules: ArgumentRules | None = argument_check
 
@@ -278,6 +283,7 @@ class Backends(Ports, frozen=True, kw_only=True):
             "environ": os.environ,
             "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),
             "standing": standing_approvals(state),
+            "freezes": SqliteFreezes(state / "freezes.sqlite"),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
         return cls(**{**own, **given})
@@ -327,7 +333,7 @@ class Backends(Ports, frozen=True, kw_only=True):
 
         A process that ends does this by itself. Connections belong to their event loop, and end with it.
         """
-        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.ledger):
+        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.freezes, self.ledger):
             end = getattr(part, "close", None)
             if callable(end):
                 end()
