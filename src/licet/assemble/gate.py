@@ -28,13 +28,14 @@ from licet.backends.http import HttpClient
 from licet.backends.kv import SqliteKv
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger, SystemClock
-from licet.backends.secrets import ChainSecrets, EnvironmentSecrets
+from licet.backends.secrets import ChainSecrets, EnvironmentSecrets, read_approver_key
 from licet.core.decision.request import Ground
 from licet.core.policy.connector import Installed
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.execution import Processes, Sandbox
+from licet.guard.freezing import OperatorKey
 from licet.guard.gate import BareGate
 from licet.guard.grant import Observer
 from licet.guard.held_paths import Protect
@@ -419,6 +420,14 @@ class Gate(BareGate):
     def _narrow(manifest: Manifest) -> Manifest:
         """The manifest as it holds on this machine, at the start and at each `reload`."""
         return under_organisation(manifest)
+
+    def thaw(self, *ids: str, key: OperatorKey | str | Path | None = None) -> None:
+        """End freezes; all that are in force, if none is named. Where the state has operators, `key` is one of theirs.
+
+        It is a file with a private key, or an object that signs. Raises `ActRefused` without that key, and if there is
+        no such freeze.
+        """
+        super().thaw(*ids, key=read_approver_key(Path(key)) if isinstance(key, str | Path) else key)
 
     @classmethod
     def load(

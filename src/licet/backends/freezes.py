@@ -12,7 +12,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -131,6 +131,20 @@ class SqliteFreezes:
         """What all acts of the state amount to now."""
         return self._now()
 
+    async def unpinned(self) -> StateView:
+        """What the acts amount to, whatever keys are pinned here: for a person who is about to pin keys."""
+        recorded = recorded_acts(self._ledger)
+        ledger = recorded[0].ledger if recorded else ""
+        bodies: Sequence[object] = []
+        if os.path.lexists(self._file.path):
+            bodies = await self._file.read(_bodies)
+        return folded(merged(_acts(recorded), _rows(bodies)[0]), ledger, check_signature)
+
+    async def pin(self, operators: Operators) -> None:
+        """Pin the keys of the operators in the directory of the state."""
+        write_operators(self._directory, operators)
+        self._seen = None
+
     def close(self) -> None:
         """Close the file; the next look opens it again."""
         self._seen = None
@@ -152,7 +166,7 @@ class SqliteFreezes:
 
     def _without_file(self) -> StateView:
         self._seen = None
-        if self._is_unused and not os.path.lexists(os.path.join(self._directory, OPERATORS_FILE)):
+        if self._is_unused:
             return NOTHING
         view = self._read([])
         self._is_unused = view == NOTHING
@@ -160,15 +174,25 @@ class SqliteFreezes:
 
     def _read(self, bodies: Sequence[object]) -> StateView:
         pinned = read_operators(self._directory)
-        stored, unsound = [], []
-        for body in bodies:
-            try:
-                stored.append(read_row(body))
-            except Unsound as wrong:
-                unsound.append(str(wrong))
-        recorded = [act for act in map(act_of, recorded_acts(self._ledger)) if act is not None]
-        view = checked_view(merged(recorded, stored), pinned, self._directory)
+        stored, unsound = _rows(bodies)
+        view = checked_view(merged(_acts(recorded_acts(self._ledger)), stored), pinned, self._directory)
         return msgspec.structs.replace(view, unsound=(*unsound, *view.unsound)) if unsound else view
+
+
+def _rows(bodies: Iterable[object]) -> tuple[list[StateAct], list[str]]:
+    """The acts in rows, and what is wrong with the others."""
+    stored: list[StateAct] = []
+    unsound: list[str] = []
+    for body in bodies:
+        try:
+            stored.append(read_row(body))
+        except Unsound as wrong:
+            unsound.append(str(wrong))
+    return stored, unsound
+
+
+def _acts(entries: Iterable[LinkedEntry]) -> list[StateAct]:
+    return [act for act in map(act_of, entries) if act is not None]
 
 
 def _version(db: sqlite3.Connection) -> tuple[Any, int]:

@@ -27,8 +27,8 @@ from licet.guard.session_end import cut
 _T = TypeVar("_T")
 
 
-class NotThawed(LicetError):
-    """A freeze that was not ended. The text says why, and what to do."""
+class ActRefused(LicetError):
+    """A freeze that was not ended, or keys of operators that were not changed. The text says why, and what to do."""
 
 
 class OperatorKey(Protocol):
@@ -56,15 +56,15 @@ def freeze_act(now: datetime, why: str, by: str, agent: str | None = None, tool:
 def operator_act(
     kind: Kind, about: Sequence[str], now: datetime, view: StateView, by: str, key: OperatorKey | None
 ) -> StateAct:
-    """An act that needs an operator, if the state has any. `NotThawed` if the key is none of theirs."""
+    """An act that needs an operator, if the state has any. `ActRefused` if the key is none of theirs."""
     name, time = f"{kind[0]}-{secrets.token_hex(8)}", time_text(now)
     if not view.keys:
         return StateAct(kind, name, time, StateFact(by=by, about=tuple(about)))
     if key is None:
         known = ", ".join(view.keys)
-        raise NotThawed(f"this state has operators: sign with the key of one of them, {known}")
+        raise ActRefused(f"this state has operators: sign with the key of one of them, {known}")
     if key.public not in view.keys:
-        raise NotThawed(f"{key.public} is no key of an operator of this state: these are {', '.join(view.keys)}")
+        raise ActRefused(f"{key.public} is no key of an operator of this state: these are {', '.join(view.keys)}")
     act = OperatorAct("thaw" if kind == "thaw" else "operators", view.ledger, tuple(about), time, secrets.token_hex(16))
     body = act_bytes(act)
     fact = StateFact(by=key.public, about=tuple(about), act=body.decode(), signature=key.sign(body).hex())
@@ -75,9 +75,9 @@ def thaw_act(ids: Sequence[str], now: datetime, view: StateView, by: str, key: O
     """The end of freezes; of all that are in force, if none is named."""
     active = [one.id for one in view.freezes]
     if unknown := [name for name in ids if name not in active]:
-        raise NotThawed(f"there is no freeze `{visible(unknown[0])}` in force; see `licet freeze --list`")
+        raise ActRefused(f"there is no freeze `{visible(unknown[0])}` in force; see `licet freeze --list`")
     if not active:
-        raise NotThawed("nothing is frozen")
+        raise ActRefused("nothing is frozen")
     return operator_act("thaw", ids or active, now, view, by, key)
 
 

@@ -313,7 +313,7 @@ class BareGate(GateFacts):
     def thaw(self, *ids: str, key: OperatorKey | None = None) -> None:
         """End freezes; all that are in force, if none is named. Where the state has operators, `key` is one of theirs.
 
-        Raises `NotThawed` without that key, and if there is no such freeze.
+        Raises `ActRefused` without that key, and if there is no such freeze.
         """
         self._frozen = ""
         freezes, ledger = self.ports.freezes, self.ports.ledger
