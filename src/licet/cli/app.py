@@ -84,19 +84,8 @@ FURTHER = (
 )
 COMMANDS = {entry.name: entry for entry in (*FIRST, *FURTHER)}
 # What still works under an organisation file that cannot be used: finding out why, and reading records. `run` refuses
-# with an exit code of its own.
-_WITHOUT_ORGANISATION = (
-    "check",
-    "doctor",
-    "schema",
-    "receipts",
-    "completion",
-    "run",
-    "hook",
-    "freeze",
-    "thaw",
-    "state",
-)
+# with an exit code of its own. And stopping everything.
+_WITHOUT_ORGANISATION = ("check", "doctor", "schema", "receipts", "completion", "run", "hook", "freeze", "thaw")
 
 
 class Licet(click.Group):
