@@ -28,6 +28,7 @@ from licet.policy_files.policy_paths import NoHome, state_root
 if TYPE_CHECKING:
     from licet.backends.approvals.standing import LocalStanding
     from licet.backends.approvals.store import SqliteApprovals
+    from licet.backends.freezes import SqliteFreezes
     from licet.backends.kv import SqliteKv
     from licet.backends.ledger.writer import SqliteLedger
     from licet.backends.postgres.database import Database
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from licet.backends.postgres.postgres_kv import PostgresKv
 
 VARIABLE = "LICET_STATE"
-LEDGER, KV, BUDGETS, APPROVALS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite", "approvals.sqlite"
+LEDGER, KV, BUDGETS, APPROVALS, FREEZES = "ledger.sqlite", "kv.sqlite", "budgets.sqlite", "approvals.sqlite", "freezes.sqlite"
 _SCHEMES = ("postgresql://", "postgres://")
 
 SecretSource = Callable[[str], Awaitable[str | None]]  # finds the value of a secret by its reference
@@ -85,7 +86,8 @@ class DirectoryState(Struct, frozen=True):
 
     def kv(self) -> "SqliteKv":
         """Values by key, and which sessions have ended."""
-        from licet.backends.kv import SqliteKv
+        from licet.backends.freezes import SqliteFreezes
+    from licet.backends.kv import SqliteKv
 
         return SqliteKv(self.path / KV)
 
@@ -104,6 +106,12 @@ class DirectoryState(Struct, frozen=True):
         from licet.backends.approvals.standing import LocalStanding
 
         return LocalStanding(self.approvals(), straight(self.path) / LEDGER)
+
+    def freezes(self) -> "SqliteFreezes":
+        """What stops calls, and who may let them go on."""
+        from licet.backends.freezes import SqliteFreezes
+
+        return SqliteFreezes(self.path / FREEZES)
 
     def with_secrets(self, source: SecretSource) -> "DirectoryState":
         """This state: it needs no password."""
@@ -159,6 +167,10 @@ class DatabaseState(Struct, frozen=True):
     def standing(self) -> Any:
         """The standing approvals of deletes."""
         raise _not_yet("standing approvals")
+
+    def freezes(self) -> Any:
+        """What stops calls, and who may let them go on."""
+        raise _not_yet("freezes")
 
     def secret(self, reference: str) -> str | None:
         """The password, by its reference."""
@@ -255,6 +267,10 @@ class _Opened:
         from licet.backends.postgres.postgres_kv import PostgresKv
 
         return PostgresKv(self.database)
+
+    def freezes(self) -> Any:
+        """What stops calls, and who may let them go on."""
+        raise _not_yet("freezes")
 
     def secret(self, reference: str) -> str | None:
         """The password, by its reference. The loop that asks is busy meanwhile, so the sources get one of their own."""
