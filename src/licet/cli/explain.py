@@ -190,7 +190,7 @@ def _arguments_of(entry: dict[str, Any], state: Path | None) -> Mapping[str, obj
         return None
     from licet.assemble.gate import stored_approvals
     from licet.assemble.ledger import ledger_in
-    from licet.backends.approvals.store import CannotAnswer
+    from licet.backends.approvals.requests import CannotAnswer
     from licet.guard.ports import Unavailable
 
     try:

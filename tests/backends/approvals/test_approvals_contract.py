@@ -9,7 +9,8 @@ import pytest
 from guard.gates import policy
 from guard.questions import question
 from licet import Backends, Context, Gate, Manifest, Result, tool
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.approvals.requests import CannotAnswer, StoredRequest
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.memory import MemoryClock, SystemClock
