@@ -38,6 +38,10 @@ LONGEST_RETRY = 0.5  # seconds; between two attempts
 HEAR_SECONDS = 2.0  # seconds; in which a node hears its own notification, or polls from then on
 POLL_SECONDS = 0.5  # seconds; between two looks where notifications do not arrive
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
+HEARTBEAT_SECONDS = 5.0  # seconds; between two checks that the connection which listens is alive
+LOOK_AGAIN_SECONDS = 5.0  # seconds; after which who waits for an answer looks for it, although none was notified
+MOST_TURNS = 20  # attempts; to find, use or store a request for approval while other nodes do the same
+SIGNATURES_KEPT = 4096  # signatures; of rows that were checked and are not checked again
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 
 # Files.

@@ -105,9 +105,12 @@ class ApprovalStore(ABC):
         """Return the answer to an earlier request for the same call, or store a new request."""
 
     @contextmanager
-    def watch(self, request: str) -> Iterator[Callable[[float], Awaitable[object]]]:
-        """Gives a function that waits for so many seconds, or until the request may have been answered."""
-        yield asyncio.sleep
+    def watch(self, request: str) -> Iterator[Callable[[float, float], Awaitable[object]]]:
+        """Gives a function that waits until the request may have been answered.
+
+        It takes the seconds after which a store is looked into that does not tell, and those until the request expires.
+        """
+        yield lambda interval, left: asyncio.sleep(interval)
 
     @abstractmethod
     def standing(self, id: str | None = None) -> Sequence[StoredRequest]:  # noqa: A002

@@ -60,10 +60,11 @@ class WaitingApprover:
         with self._store.watch(request) as changed:
             while True:
                 kept = await _with_time(self._store.find(request))
-                state = kept.state(self._store.now())
+                now = self._store.now()
+                state = kept.state(now)
                 if state != "waiting":
                     return kept, state
-                await changed(self._interval)
+                await changed(self._interval, (kept.request.expires - now) / 1000)
 
 
 async def _with_time(work: Awaitable[_T]) -> _T:
