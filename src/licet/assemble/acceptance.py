@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from licet.assemble.gate import standing_approvals
 from licet.assemble.review import Places, state_directory
 from licet.assemble.states import Place
-from licet.backends.approvals.store import StoredRequest
+from licet.backends.approvals.requests import StoredRequest
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet

@@ -67,8 +67,8 @@ from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
 
 if TYPE_CHECKING:
-    from licet.backends.approvals.store import Announce, WaitingApprover
     from licet.backends.approvals.terminal import TerminalApprover
+    from licet.backends.approvals.waiting import Announce, WaitingApprover
     from licet.backends.memory import Answer, Site
     from licet.backends.secrets import FileSecrets
     from licet.sandbox.programs.function_programs import ProgramFunction
@@ -597,7 +597,7 @@ def standing_approvals(state: Place) -> LocalStanding:
 
 def waiting_approver(state: Place, announce: "Announce | None" = None) -> "WaitingApprover":
     """An approver that stores each request, passes it to `announce`, and holds the call until it is answered."""
-    from licet.backends.approvals.store import WaitingApprover
+    from licet.backends.approvals.waiting import WaitingApprover
 
     return WaitingApprover(stored_approvals(state), announce)
 

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from licet.backends.postgres.postgres_kv import PostgresKv
 
 VARIABLE = "LICET_STATE"
-LEDGER, KV, BUDGETS, APPROVALS, FREEZES = "ledger.sqlite", "kv.sqlite", "budgets.sqlite", "approvals.sqlite", "freezes.sqlite"
+LEDGER, KV, BUDGETS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite"  # the stores in a directory
+APPROVALS, FREEZES = "approvals.sqlite", "freezes.sqlite"
 _SCHEMES = ("postgresql://", "postgres://")
 
 SecretSource = Callable[[str], Awaitable[str | None]]  # finds the value of a secret by its reference
@@ -86,8 +87,7 @@ class DirectoryState(Struct, frozen=True):
 
     def kv(self) -> "SqliteKv":
         """Values by key, and which sessions have ended."""
-        from licet.backends.freezes import SqliteFreezes
-    from licet.backends.kv import SqliteKv
+        from licet.backends.kv import SqliteKv
 
         return SqliteKv(self.path / KV)
 

@@ -53,6 +53,10 @@ INIT_SECONDS = 120.0  # seconds; to make the tables, while another process may d
 STATUS_SECONDS = 30.0  # seconds; to look at a database and at all of its servers
 MOST_CLAIMS = 512  # claims; that one request sets aside, or ends
 FORGET_RESERVATIONS_SECONDS = 3600.0  # seconds; that what has ended is known, so that it is not done again
+HEARTBEAT_SECONDS = 5.0  # seconds; between two checks that the connection which listens is alive
+LOOK_AGAIN_SECONDS = 5.0  # seconds; after which who waits for an answer looks for it, although none was notified
+MOST_TURNS = 20  # attempts; to find, use or store a request for approval while other nodes do the same
+SIGNATURES_KEPT = 4096  # signatures; of rows that were checked and are not checked again
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 
 # Files.

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from licet.assemble.gate import standing_approvals, stored_approvals
 from licet.assemble.states import State
+from licet.backends.approvals.requests import SESSION_ENDED, CannotAnswer, StoredRequest
 from licet.backends.approvals.standing import LocalStanding
-from licet.backends.approvals.store import SESSION_ENDED, CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ARGUMENT_CHARACTERS_SHOWN

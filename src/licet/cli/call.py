@@ -24,7 +24,7 @@ from licet.assemble.gate import (
     waiting_approver,
 )
 from licet.assemble.states import State
-from licet.backends.approvals.store import StoredRequest
+from licet.backends.approvals.requests import StoredRequest
 from licet.backends.secrets import variables_of
 from licet.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.cli.limits import ARGUMENT_FILE_BYTES

@@ -182,7 +182,7 @@ def _arguments_of(entry: dict[str, Any], state: State | None) -> Mapping[str, ob
     if not request:
         return None
     from licet.assemble.gate import stored_approvals
-    from licet.backends.approvals.store import CannotAnswer
+    from licet.backends.approvals.requests import CannotAnswer
     from licet.guard.ports import Unavailable
 
     try:

@@ -73,6 +73,7 @@ class Answered(Struct, frozen=True):
     asks_again: bool = (
         False  # the session must not remember the approval: it is for one call, or stored by the approver
     )
+    to_use: bool = False  # the approval of `request` is used by whoever keeps the decision of the call, and not yet
 
 
 ASKED_IN_AGENT = "asked in the agent"  # who answered, if a coding agent asks in its own prompt: licet sees no answer

@@ -14,7 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from effort import LONG
 from guard.questions import question
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.approvals.requests import CannotAnswer, StoredRequest
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.secrets import SigningKey, make_key
 from licet.guard.ports import Answered, Question
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals
+from licet.backends.approvals.requests import CannotAnswer
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.limits import MOST_EXPIRED, MOST_UNANSWERED
 from licet.guard.ports import Answered, Unavailable
 
