@@ -12,6 +12,7 @@ import asyncio
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack
 
@@ -24,6 +25,7 @@ from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.files.local import LocalFiles
 from licet.backends.http import HttpClient
+from licet.backends.kept_calls import MemoryKeptCalls, SqliteKeptCalls
 from licet.backends.kv import SqliteKv
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger, SystemClock
@@ -46,6 +48,7 @@ from licet.guard.ports import (
     Clock,
     Files,
     Http,
+    KeptCalls,
     Kv,
     Ledger,
     Ports,
@@ -70,6 +73,7 @@ if TYPE_CHECKING:
     from licet.backends.secrets import FileSecrets
     from licet.sandbox.programs.function_programs import ProgramFunction
 
+KEPT_CALLS = b"licet kept calls"  # what the key of their seals is derived for
 SecretSource = Secrets | SecretsFunction | Mapping[str, str] | os.PathLike[str]
 
 
@@ -82,6 +86,7 @@ class _Parts(TypedDict, total=False):
     budgets: Budgets | None
     approver: Approver | ApproverFunction | None
     standing: StandingApprovals | None
+    kept_calls: KeptCalls | None
     sandbox: Sandbox | None
     clock: Clock | None
     argument_rules: ArgumentRules | None
@@ -116,6 +121,7 @@ _PORTS: dict[str, type] = {
     "budgets": Budgets,
     "approver": Approver,
     "standing": StandingApprovals,
+    "kept_calls": KeptCalls,
     "sandbox": Sandbox,
     "clock": Clock,
 }
@@ -232,6 +238,7 @@ class Backends(Ports, frozen=True, kw_only=True):
 
     ledger: Ledger | None = field(default_factory=MemoryLedger)
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
+    kept_calls: KeptCalls | None = field(default_factory=MemoryKeptCalls)
     sandbox: Sandbox | None = field(default_factory=lambda: workers_of())
     clock: Clock | None = field(default_factory=SystemClock)
     argument_rules: ArgumentRules | None = argument_check
@@ -278,6 +285,7 @@ class Backends(Ports, frozen=True, kw_only=True):
             "environ": os.environ,
             "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),
             "standing": standing_approvals(state),
+            "kept_calls": SqliteKeptCalls(state / "kept.sqlite", partial(ledger.derived, KEPT_CALLS)),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
         return cls(**{**own, **given})
@@ -327,7 +335,7 @@ class Backends(Ports, frozen=True, kw_only=True):
 
         A process that ends does this by itself. Connections belong to their event loop, and end with it.
         """
-        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.ledger):
+        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.kept_calls, self.ledger):
             end = getattr(part, "close", None)
             if callable(end):
                 end()
@@ -511,12 +519,16 @@ def run(
     session: str = "main",
     purpose: str | None = None,
     task: str = "",
+    id: str | None = None,  # noqa: A002
 ) -> Result:
-    """Call one tool and wait for the result, in scripts without an event loop. `task` is what the user said."""
+    """Call one tool and wait for the result, in scripts without an event loop. `task` is what the user said.
+
+    With an `id`, a call that comes again within 24 hours gets the result of the first one, and runs nothing.
+    """
 
     async def call() -> Result:
         async with gate.session(session, task=task) as opened:
-            return await opened.call(tool, arguments, purpose=purpose)
+            return await opened.call(tool, arguments, purpose=purpose, id=id)
 
     try:
         asyncio.get_running_loop()

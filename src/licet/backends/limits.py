@@ -30,6 +30,10 @@ CHECKPOINT_SECONDS = 0.05  # seconds; that a checkpoint waits for other threads 
 MOST_WRITES = 512  # writes; in one transaction
 WRITE_SECONDS = 0.05  # seconds; that one attempt to write waits for other threads of this process
 
+# Calls with an id.
+KEPT_SECONDS = 24 * 3600  # seconds; that what became of such a call is kept
+SWEPT_AT_ONCE = 100  # calls; that are forgotten when another one begins
+
 # PostgreSQL.
 MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the one that listens
 CONNECT_TO_SERVER_SECONDS = 5.0  # seconds; to make one connection, so that another host of the address has a turn

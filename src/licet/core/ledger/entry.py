@@ -287,6 +287,8 @@ class Entry(Fact, frozen=True):
     standing: StandingFact | UnsetType = UNSET  # only of a standing approval, and of its withdrawal
     coding_agent: AgentFact | UnsetType = UNSET  # only of a call that a hook of a coding agent reported
     flow: FlowFact | UnsetType = UNSET  # only of a call under a policy with `flow:`
+    call_id: str | UnsetType = UNSET  # only of a call that its caller gave an id
+    repeats: str | UnsetType = UNSET  # the receipt of the first call of this id, if this one got the result of that
 
 
 class LinkedEntry(Entry, frozen=True, kw_only=True):
