@@ -20,12 +20,13 @@ from msgspec import field
 from licet.assemble.never_writable import protect_in
 from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import BadState, DatabaseState, DirectoryState, Place, State, read_state, state_at
+from licet.backends.approvals.requests import ApprovalStore
 from licet.backends.approvals.standing import LocalStanding
-from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.budgets import MemoryBudgets
 from licet.backends.files.local import LocalFiles
 from licet.backends.freezes import MemoryFreezes
 from licet.backends.http import HttpClient
+from licet.backends.kept_calls import MemoryKeptCalls
 from licet.backends.memory import MemoryLedger, SystemClock
 from licet.backends.secrets import ChainSecrets, EnvironmentSecrets, read_approver_key
 from licet.core.decision.request import Ground
@@ -49,6 +50,7 @@ from licet.guard.ports import (
     Files,
     Freezes,
     Http,
+    KeptCalls,
     Kv,
     Ledger,
     Ports,
@@ -85,6 +87,7 @@ class _Parts(TypedDict, total=False):
     budgets: Budgets | None
     approver: Approver | ApproverFunction | None
     standing: StandingApprovals | None
+    kept_calls: KeptCalls | None
     sandbox: Sandbox | None
     freezes: Freezes | None
     clock: Clock | None
@@ -120,6 +123,7 @@ _PORTS: dict[str, type] = {
     "budgets": Budgets,
     "approver": Approver,
     "standing": StandingApprovals,
+    "kept_calls": KeptCalls,
     "sandbox": Sandbox,
     "freezes": Freezes,
     "clock": Clock,
@@ -237,6 +241,7 @@ class Backends(Ports, frozen=True, kw_only=True):
 
     ledger: Ledger | None = field(default_factory=MemoryLedger)
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
+    kept_calls: KeptCalls | None = field(default_factory=MemoryKeptCalls)
     sandbox: Sandbox | None = field(default_factory=lambda: workers_of())
     freezes: Freezes | None = field(default_factory=MemoryFreezes)
     clock: Clock | None = field(default_factory=SystemClock)
@@ -316,7 +321,7 @@ class Backends(Ports, frozen=True, kw_only=True):
             state = state.with_secrets(getter(secrets))
         kept = [state.directory, *files]
         http = given.get("http") or HttpClient()
-        ledger = given["ledger"] if "ledger" in given else state.ledger()
+        ledger = state.ledger()
         own: dict[str, Any] = {
             "files": LocalFiles(),
             "http": http,
@@ -329,6 +334,7 @@ class Backends(Ports, frozen=True, kw_only=True):
             "environ": os.environ,
             "approver": waiting_approver(state) if wait_for_approval else state.approvals(),
             "standing": state.standing(),
+            "kept_calls": state.kept_calls(ledger),
             "freezes": state.freezes(),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
@@ -379,7 +385,7 @@ class Backends(Ports, frozen=True, kw_only=True):
 
         A process that ends does this by itself. Connections belong to their event loop, and end with it.
         """
-        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.freezes, self.ledger):
+        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.kept_calls, self.freezes, self.ledger):
             end = getattr(part, "close", None)
             if callable(end):
                 end()
@@ -571,12 +577,16 @@ def run(
     session: str = "main",
     purpose: str | None = None,
     task: str = "",
+    id: str | None = None,  # noqa: A002
 ) -> Result:
-    """Call one tool and wait for the result, in scripts without an event loop. `task` is what the user said."""
+    """Call one tool and wait for the result, in scripts without an event loop. `task` is what the user said.
+
+    With an `id`, a call that comes again within 24 hours gets the result of the first one, and runs nothing.
+    """
 
     async def call() -> Result:
         async with gate.session(session, task=task) as opened:
-            return await opened.call(tool, arguments, purpose=purpose)
+            return await opened.call(tool, arguments, purpose=purpose, id=id)
 
     try:
         asyncio.get_running_loop()
@@ -585,7 +595,7 @@ def run(
     raise RuntimeError("an event loop is running: write `await session.call(…)` instead of `licet.run(…)`")
 
 
-def stored_approvals(state: Place) -> SqliteApprovals:
+def stored_approvals(state: Place) -> ApprovalStore:
     """The approvals stored in a state. Refusals name it if a command would not find it by itself."""
     return state_at(state).approvals()
 

@@ -13,7 +13,7 @@ import os
 import shlex
 import threading
 from collections.abc import Awaitable, Callable
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,11 @@ from licet.policy_files.policy_paths import NoHome, state_root
 
 # Stores are imported where they are opened: a command opens some of them, and a bad command line none.
 if TYPE_CHECKING:
+    from licet.backends.approvals.requests import ApprovalStore
     from licet.backends.approvals.standing import LocalStanding
     from licet.backends.approvals.store import SqliteApprovals
     from licet.backends.freezes import SqliteFreezes
+    from licet.backends.kept_calls import SqliteKeptCalls
     from licet.backends.kv import SqliteKv
     from licet.backends.ledger.writer import SqliteLedger
     from licet.backends.postgres.database import Database
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
 
 VARIABLE = "LICET_STATE"
 LEDGER, KV, BUDGETS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite"  # the stores in a directory
-APPROVALS, FREEZES = "approvals.sqlite", "freezes.sqlite"
+APPROVALS, FREEZES, KEPT = "approvals.sqlite", "freezes.sqlite", "kept.sqlite"
+KEPT_CALLS = b"licet kept calls"  # what the key of their seals is derived for
 _SCHEMES = ("postgresql://", "postgres://")
 
 SecretSource = Callable[[str], Awaitable[str | None]]  # finds the value of a secret by its reference
@@ -107,6 +110,12 @@ class DirectoryState(Struct, frozen=True):
 
         return LocalStanding(self.approvals(), straight(self.path) / LEDGER)
 
+    def kept_calls(self, ledger: "SqliteLedger") -> "SqliteKeptCalls":
+        """What became of calls with an id, sealed with a secret that the ledger of this state derives."""
+        from licet.backends.kept_calls import SqliteKeptCalls
+
+        return SqliteKeptCalls(self.path / KEPT, partial(ledger.derived, KEPT_CALLS))
+
     def freezes(self) -> "SqliteFreezes":
         """What stops calls, and who may let them go on."""
         from licet.backends.freezes import SqliteFreezes
@@ -160,13 +169,17 @@ class DatabaseState(Struct, frozen=True):
         """A database has all stores."""
         return True
 
-    def approvals(self) -> Any:
+    def approvals(self) -> "ApprovalStore":
         """Requests for approval, and their answers."""
-        raise _not_yet("approvals")
+        return self._opened.approvals(self.option)
 
     def standing(self) -> Any:
         """The standing approvals of deletes."""
         raise _not_yet("standing approvals")
+
+    def kept_calls(self, ledger: Any) -> Any:
+        """What became of calls with an id."""
+        raise _not_yet("calls with an id")
 
     def freezes(self) -> Any:
         """What stops calls, and who may let them go on."""
@@ -262,11 +275,23 @@ class _Opened:
         except OSError as wrong:
             raise Unavailable(f"the key of this node in {self._directory} cannot be used: {wrong.strerror}") from None
 
+    def approvals(self, options: str) -> "ApprovalStore":
+        from licet.backends.postgres.postgres_approvals import PostgresApprovals
+
+        return PostgresApprovals(self.database, self.node, self.is_enrolled, options=options)
+
+    async def is_enrolled(self, public: str) -> bool:
+        raise _not_yet("a ledger")
+
     @cached_property
     def kv(self) -> "PostgresKv":
         from licet.backends.postgres.postgres_kv import PostgresKv
 
         return PostgresKv(self.database)
+
+    def kept_calls(self, ledger: Any) -> Any:
+        """What became of calls with an id."""
+        raise _not_yet("calls with an id")
 
     def freezes(self) -> Any:
         """What stops calls, and who may let them go on."""

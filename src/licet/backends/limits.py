@@ -33,6 +33,9 @@ WRITE_SECONDS = 0.05  # seconds; that one attempt to write waits for other threa
 # Freezes.
 LOOK_AT_FREEZES_SECONDS = 1.0  # seconds; that a look waits for other threads of this process
 MOST_OPERATORS_BYTES = 65_536  # bytes; of the file with the pinned keys of operators
+# Calls with an id.
+KEPT_SECONDS = 24 * 3600  # seconds; that what became of such a call is kept
+SWEPT_AT_ONCE = 100  # calls; that are forgotten when another one begins
 
 # PostgreSQL.
 MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the one that listens

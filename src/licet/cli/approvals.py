@@ -11,9 +11,8 @@ from msgspec.structs import replace
 
 from licet.assemble.gate import standing_approvals, stored_approvals
 from licet.assemble.states import State
-from licet.backends.approvals.requests import SESSION_ENDED, CannotAnswer, StoredRequest
+from licet.backends.approvals.requests import SESSION_ENDED, ApprovalStore, CannotAnswer, StoredRequest
 from licet.backends.approvals.standing import LocalStanding
-from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ARGUMENT_CHARACTERS_SHOWN
@@ -205,7 +204,7 @@ def key_command(file: Path, public: bool) -> None:
     print_report({"file": file, "public": name}, lambda _: click.echo(name))
 
 
-def _store(state: State | None) -> SqliteApprovals:
+def _store(state: State | None) -> ApprovalStore:
     """The store in a state directory. A named one must exist; the default one may not exist yet."""
     new = state is None or MANIFEST in click.get_current_context().meta
     place = state if state is not None else state_here()

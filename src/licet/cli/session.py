@@ -9,7 +9,7 @@ from msgspec import Struct
 from licet.assemble.gate import stored_approvals
 from licet.assemble.ledger import ledger_place, open_reader
 from licet.assemble.states import KV, LEDGER, State
-from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.approvals.requests import ApprovalStore
 from licet.backends.memory import SystemClock
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.options import json_option, open_default, state_here, state_of_manifest
@@ -129,7 +129,7 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Sta
     print_report({"agent": owner, "session": session, "ended": True, "receipt": receipt if ended else None}, text)
 
 
-def _policies(place: State, approvals: SqliteApprovals, session: str, agent: str | None) -> dict[str, str]:
+def _policies(place: State, approvals: ApprovalStore, session: str, agent: str | None) -> dict[str, str]:
     """By agent: the digest of the policy of the last call in its session with this id.
 
     A session whose first call still waits for a person is in no ledger, which may not exist yet.

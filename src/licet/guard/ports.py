@@ -370,6 +370,69 @@ class Kv(Protocol):
         """Delete all keys of a scope."""
 
 
+# Calls with an id ----------------------------------------------------------------------------------------------------
+
+
+class CallKey(Struct, frozen=True):
+    """Which call an id is about: the same id in another session, or of another tool, is another call."""
+
+    agent: str
+    session: str
+    tool: str
+    id: str
+
+
+class Begun:
+    """The right to run the call of an id. While this object exists, others are told that the call is under way."""
+
+    def __init__(self, key: CallKey, arguments: str, receipt: str) -> None:
+        self.key = key
+        self.arguments = arguments  # their digest
+        self.receipt = receipt
+
+
+class UnderWay(Struct, frozen=True):
+    """The first call of this id runs now, in this process or in another one."""
+
+    receipt: str
+
+
+class Kept(Struct, frozen=True):
+    """The first call of this id ran, and `data` is what was kept of it."""
+
+    receipt: str
+    data: bytes
+
+
+class Reused(Struct, frozen=True):
+    """The id was used for a call with other arguments."""
+
+    receipt: str
+
+
+class Lost(Struct, frozen=True):
+    """The first call of this id began, and how it ended is not known. `receipt` is empty if not even that is known."""
+
+    receipt: str
+
+
+class KeptCalls(Protocol):
+    """What became of the calls with an id of the last 24 hours. `Unavailable` if the store cannot be used.
+
+    The first call of an id begins, and either finishes with data or is dropped. Whoever asks later gets the same data.
+    A row that the store cannot prove to be its own is `Lost`.
+    """
+
+    async def begin(self, key: CallKey, arguments: str, receipt: str) -> Begun | UnderWay | Kept | Reused | Lost:
+        """Begin the call of an id, or learn what became of the first. What began is durable before this returns."""
+
+    async def finish(self, begun: Begun, data: bytes) -> None:
+        """Keep what a call has to say to those that repeat it."""
+
+    async def drop(self, begun: Begun) -> None:
+        """Forget a call that did not run: its id is free again."""
+
+
 # Records, money, people, time ----------------------------------------------------------------------------------------
 
 
@@ -597,6 +660,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     budgets: Budgets | None = None
     approver: Approver | ApproverFunction | None = None
     standing: StandingApprovals | None = None
+    kept_calls: KeptCalls | None = None
     sandbox: Sandbox | None = None
     freezes: Freezes | None = None
     clock: Clock | None = None
