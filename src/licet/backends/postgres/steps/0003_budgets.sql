@@ -24,10 +24,14 @@ CREATE TABLE licet.reservations (
 );
 CREATE INDEX reservations_open ON licet.reservations (agent) WHERE ended IS NULL;
 CREATE INDEX reservations_ended ON licet.reservations (ended) WHERE ended IS NOT NULL;
--- A block that a process of a node spends from. After `expires` it makes no call from it, and others may settle it.
+-- A block that a process of a node spends from, and what its calls that began have taken from it: `number` counts the
+-- sums, so that a late one changes nothing. After `expires`, others may end the block at that sum.
 CREATE TABLE licet.leases (
-    id text PRIMARY KEY, node text NOT NULL, owner text NOT NULL, expires timestamptz NOT NULL
-);
+    id text PRIMARY KEY, node text NOT NULL, owner text NOT NULL, expires timestamptz NOT NULL,
+    most_calls integer NOT NULL, amount numeric NOT NULL, number bigint NOT NULL DEFAULT 0,
+    calls integer NOT NULL DEFAULT 0 CHECK (calls BETWEEN 0 AND most_calls),
+    spent numeric NOT NULL DEFAULT 0 CHECK (spent BETWEEN 0 AND amount)
+) WITH (fillfactor = 60);
 CREATE INDEX leases_by_expiry ON licet.leases (expires);
 CREATE INDEX leases_by_owner ON licet.leases (owner);
 
@@ -174,7 +178,8 @@ BEGIN
             FROM unnest(new_at, new_calls, b_session_calls, b_session_cost, b_tool_calls, b_tool_cost, b_day_calls,
                 b_day_cost) AS x (at, calls, sc, sm, tc, tm, dc, dm);
         INSERT INTO leases
-            SELECT ids[x.at], coalesce(node, ''), owner, clock_timestamp() + make_interval(secs => lease_seconds)
+            SELECT ids[x.at], coalesce(node, ''), owner, clock_timestamp() + make_interval(secs => lease_seconds),
+                x.calls, costs[x.at] * x.calls
             FROM unnest(new_at, new_calls) AS x (at, calls) WHERE x.calls > 1;
         IF signature IS NOT NULL THEN
             INSERT INTO budget_batches VALUES (batch, node, body, signature) ON CONFLICT DO NOTHING;
@@ -221,6 +226,59 @@ BEGIN
     RETURN QUERY
         SELECT u.place::integer, r.cost_usd FROM unnest(ids) WITH ORDINALITY AS u (id, place)
         JOIN reservations AS r ON r.id = u.id AND r.ended IS NULL;
+END $$;
+
+-- Write down what calls take from blocks, before they begin. Returns the blocks that are still there: from any other,
+-- no call may begin. Like every transaction here, one that also takes counters takes those first.
+CREATE FUNCTION licet.begin_leased(ids text[], numbers bigint[], calls integer[], spent numeric[]) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    PERFORM FROM leases AS l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
+    RETURN QUERY SELECT l.id FROM leases AS l WHERE l.id = ANY (ids);
+    UPDATE leases AS l SET number = u.number, calls = u.calls, spent = u.spent
+    FROM unnest($1, $2, $3, $4) AS u (id, number, calls, spent)
+    WHERE l.id = u.id AND l.number < u.number;
+END $$;
+
+-- Go on with the blocks of a process; returns those that are still there.
+CREATE FUNCTION licet.renew_leases(of_owner text, seconds double precision) RETURNS SETOF text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+BEGIN
+    PERFORM FROM leases AS l WHERE l.owner = of_owner ORDER BY l.id FOR UPDATE;
+    RETURN QUERY
+        UPDATE leases AS l SET expires = clock_timestamp() + make_interval(secs => seconds)
+        WHERE l.owner = of_owner RETURNING l.id;
+END $$;
+
+-- End one block of a process that has died, at what its calls have taken. Returns its id, or null if there is none.
+CREATE FUNCTION licet.settle_expired() RETURNS text
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+DECLARE
+    block reservations; lease leases; keys text[];
+BEGIN
+    SELECT r.* INTO block FROM leases AS l JOIN reservations AS r ON r.id = l.id
+        WHERE l.expires < clock_timestamp() ORDER BY l.expires LIMIT 1;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    keys := ARRAY[block.agent, block.agent, block.agent];
+    PERFORM take_counters(
+        keys, '{day,session,tool}', ARRAY[block.day, block.session, block.session], ARRAY['', '', block.tool]
+    );
+    -- A call that takes from the block at this moment has locked the row: then this waits, and sees its sum.
+    DELETE FROM leases AS l WHERE l.id = block.id AND l.expires < clock_timestamp() RETURNING l.* INTO lease;
+    IF FOUND THEN
+        UPDATE reservations AS r SET ended = clock_timestamp() WHERE r.id = block.id AND r.ended IS NULL;
+        IF FOUND THEN
+            PERFORM add_to_counters(
+                keys, '{day,session,tool}', ARRAY[block.day, block.session, block.session],
+                ARRAY['', '', block.tool], array_fill((lease.calls - block.calls)::bigint, '{3}'),
+                array_fill(lease.spent - block.cost_usd, '{3}')
+            );
+        END IF;
+    END IF;
+    RETURN block.id;
 END $$;
 
 -- Forget what ended long ago: nothing that was sent then can still arrive.
