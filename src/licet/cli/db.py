@@ -15,7 +15,7 @@ _STATE = "The database, as ADDRESS."
 
 @click.group(name="db")
 def command() -> None:
-    """Make the tables of a state that many nodes share in a PostgreSQL database, and look at it.
+    """Make the tables of a state that many nodes share in a PostgreSQL database. Each command takes --json.
 
     ADDRESS is postgresql://USER@HOST/NAME; if it is left out, --state or $LICET_STATE. It never has a password:
     `?password=secret:NAME` names a secret, and ~/.pgpass is read too.
