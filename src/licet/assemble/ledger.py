@@ -6,8 +6,9 @@ A ledger is in a file, or in a PostgreSQL database of several nodes. Its keys ar
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -31,14 +32,14 @@ from licet.core.ledger.verify import is_pack as looks_like_pack
 from licet.guard.ports import EntryReader, LedgerUnavailable
 from licet.own_files import open_regular, read_most, read_regular
 
+if TYPE_CHECKING:
+    from licet.backends.postgres.database import Database
+
 _PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
 _SQLITE = b"SQLite format 3\0"
 _NAME_ONE = "name a public key with `--key ed25519:…` or `--key FILE`"
 _MOST_KEY, _MOST_CHECKPOINTS, _MOST_PACK = 4096, 64 << 20, 512 << 20  # bytes
 _ENVELOPE = b'{"payload":"'
-
-
-Secret = Callable[[str], str | None]  # finds the password of a database by its reference
 
 
 class NoKey(Exception):
@@ -50,7 +51,7 @@ class LedgerPlace(Struct, frozen=True):
 
     path: str  # a file, or an address
     keys: str  # the path of its `….key` and `….pub`, without their endings
-    secret: Secret = os.environ.get
+    database: "Database | None" = None
 
     @classmethod
     def at(cls, named: Path | str) -> "LedgerPlace":
@@ -64,7 +65,7 @@ class LedgerPlace(Struct, frozen=True):
         """The ledger of a state."""
         if isinstance(state, DirectoryState):
             return cls.at(state.path / LEDGER)
-        return cls(state.address, str(state.directory / "ledger"), state.secret)
+        return cls(state.address, str(state.directory / "ledger"), state.database)
 
     @property
     def is_remote(self) -> bool:
@@ -73,7 +74,7 @@ class LedgerPlace(Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The place as messages show it."""
-        return read_state(self.path).shown if self.is_remote else self.path
+        return self.path if self.database is None else self.database.address.shown
 
 
 class Export(Struct, frozen=True):
@@ -105,7 +106,7 @@ def open_reader(place: LedgerPlace) -> EntryReader:
         return LedgerReader(place.path)
     from licet.backends.postgres.postgres_reader import PostgresReader  # only where a state is in PostgreSQL
 
-    return PostgresReader(place.path, place.keys, place.secret)
+    return PostgresReader(place.database or place.path, place.keys)
 
 
 def verify_at(
@@ -119,7 +120,7 @@ def verify_at(
         return verify_ledger(Path(place.path), key, kept, progress)
     from licet.backends.postgres.verify_database import verify_database
 
-    return verify_database(place.path, place.keys, key, kept, progress, place.secret)
+    return verify_database(place.database or place.path, place.keys, key, kept, progress)
 
 
 def public_key(given: str | None, ledger: Path) -> str:

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from licet.backends.ledger.writer import SqliteLedger
     from licet.backends.postgres.database import Database
     from licet.backends.postgres.nodes import Node
+    from licet.backends.postgres.postgres_budgets import PostgresBudgets
     from licet.backends.postgres.postgres_kv import PostgresKv
+    from licet.backends.postgres.postgres_ledger import PostgresLedger
 
 VARIABLE = "LICET_STATE"
 LEDGER, KV, BUDGETS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite"  # the stores in a directory
@@ -153,13 +155,13 @@ class DatabaseState(Struct, frozen=True):
         """This node. Its key is made when it is first needed."""
         return self._opened.node
 
-    def ledger(self) -> Any:
+    def ledger(self) -> "PostgresLedger":
         """The ledger, for gates."""
-        raise _not_yet("a ledger")
+        return self._opened.ledger
 
     def budgets(self, ledger: Ledger | None) -> Budgets:
         """What was spent."""
-        raise _not_yet("budgets")
+        return self._opened.budgets
 
     def kv(self) -> "PostgresKv":
         """Values by key, and which sessions have ended."""
@@ -171,7 +173,10 @@ class DatabaseState(Struct, frozen=True):
 
     def approvals(self) -> "ApprovalStore":
         """Requests for approval, and their answers."""
-        return self._opened.approvals(self.option)
+        from licet.backends.postgres.postgres_approvals import PostgresApprovals
+
+        opened = self._opened
+        return PostgresApprovals(opened.database, opened.node, opened.ledger.enrolled.check, options=self.option)
 
     def standing(self) -> Any:
         """The standing approvals of deletes."""
@@ -184,10 +189,6 @@ class DatabaseState(Struct, frozen=True):
     def freezes(self) -> Any:
         """What stops calls, and who may let them go on."""
         raise _not_yet("freezes")
-
-    def secret(self, reference: str) -> str | None:
-        """The password, by its reference."""
-        return self._opened.secret(reference)
 
     def with_secrets(self, source: SecretSource) -> "DatabaseState":
         """This state, whose password is looked up in one more source of secrets, before those that are known."""
@@ -275,13 +276,17 @@ class _Opened:
         except OSError as wrong:
             raise Unavailable(f"the key of this node in {self._directory} cannot be used: {wrong.strerror}") from None
 
-    def approvals(self, options: str) -> "ApprovalStore":
-        from licet.backends.postgres.postgres_approvals import PostgresApprovals
+    @cached_property
+    def ledger(self) -> "PostgresLedger":
+        from licet.backends.postgres.postgres_ledger import PostgresLedger
 
-        return PostgresApprovals(self.database, self.node, self.is_enrolled, options=options)
+        return PostgresLedger(self.database, self.node, self._directory)
 
-    async def is_enrolled(self, public: str) -> bool:
-        raise _not_yet("a ledger")
+    @cached_property
+    def budgets(self) -> "PostgresBudgets":
+        from licet.backends.postgres.postgres_budgets import PostgresBudgets
+
+        return PostgresBudgets(self.database, self.node)
 
     @cached_property
     def kv(self) -> "PostgresKv":
