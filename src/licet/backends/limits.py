@@ -43,6 +43,8 @@ LONGEST_ENTRY = 256 << 20  # bytes; of an entry that is read: none is longer
 SEARCHED_UNENDED = 100_000  # entries; of which those without a receipt are searched: takes some tenths of a second
 SEARCHED_MEANWHILE = 1_000  # entries; recorded after a time that may be of calls before it
 BATCHES_KNOWN = 1_000  # batches; whose signature was checked and is remembered while a ledger is verified
+MOVE_SECONDS = 86_400.0  # seconds; for a ledger to move to another state
+MOVED_AT_ONCE = 500  # entries; that are written at once when a ledger moves
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 
