@@ -42,6 +42,7 @@ WHERE p.number IS NULL ORDER BY e.agent, e.session, e.sequence"""  # noqa: S608 
 _BATCHES = f"""SELECT id::bytea, node::text, signature::bytea,
 CASE WHEN octet_length(hashes::bytea) <= {LONGEST_ENTRY} THEN hashes::bytea END
 FROM licet.batches WHERE id = ANY($1::bytea[])"""  # noqa: S608 - our words
+_MOVED = "SELECT moved::bigint FROM licet.ledger l WHERE EXISTS (SELECT FROM licet.heads WHERE size = l.moved)"
 _TWICE = """SELECT max(coalesce(p.number, 0))::bigint, e.id::text, min(coalesce(p.number, 0))::bigint
 FROM licet.entries e LEFT JOIN licet.places p USING (agent, session, sequence) GROUP BY e.id
 HAVING count(*) > 1 AND (
@@ -89,6 +90,8 @@ class _Pass:
         self._kept = [*kept, last.checkpoint] if last is not None and last.facts.size else list(kept)
         self._last, self._batches = last, _Batches(reader)
         self._seen = 0
+        row = reader.row(_MOVED)
+        self._moved = 0 if row is None else row[0]  # entries that a head covers, and no batch
         self._problem: Finding | None = None  # of the entry at which reading ended
 
     def outcome(self) -> Outcome:
@@ -130,7 +133,7 @@ class _Pass:
                 if row.hash != digest:
                     self._problem = Finding("edited", number, "its hash is not the one at its place", row.id)
                     return
-                if (wrong := self._batches.wrong(row, batch)) is not None:
+                if (batch or number > self._moved) and (wrong := self._batches.wrong(row, batch)) is not None:
                     self._problem = Finding("signature", number, wrong, row.id)
                     return
                 yield row
