@@ -30,6 +30,7 @@ from licet.core.ledger.entry import (
     SecretFact,
     SpentFact,
     StandingFact,
+    StateFact,
     Tail,
     UnmetFact,
     checkpoint_body,
@@ -137,6 +138,7 @@ def sample_entry(
             secrets=(SecretFact(tool="t", fields=("card",), readers=("network:write:hr.example.com",)),),
         ),
         standing=StandingFact(directory="/w", deletes=("fs:delete:/w",), expires="2026-02-01", request="sha256:q"),
+        state=StateFact(by="gate", agent="a", tool="t", why="w", about=("f-1",), act="{}", signature="00"),
         cost_usd="0.25",
         duration_ms="1.234",
     )

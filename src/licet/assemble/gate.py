@@ -23,17 +23,19 @@ from licet.backends.approvals.standing import LocalStanding
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.files.local import LocalFiles
+from licet.backends.freezes import MemoryFreezes, SqliteFreezes
 from licet.backends.http import HttpClient
 from licet.backends.kv import SqliteKv
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger, SystemClock
-from licet.backends.secrets import ChainSecrets, EnvironmentSecrets
+from licet.backends.secrets import ChainSecrets, EnvironmentSecrets, read_approver_key
 from licet.core.decision.request import Ground
 from licet.core.policy.connector import Installed
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.execution import Processes, Sandbox
+from licet.guard.freezing import OperatorKey
 from licet.guard.gate import BareGate
 from licet.guard.grant import Observer
 from licet.guard.held_paths import Protect
@@ -45,6 +47,7 @@ from licet.guard.ports import (
     Budgets,
     Clock,
     Files,
+    Freezes,
     Http,
     Kv,
     Ledger,
@@ -83,6 +86,7 @@ class _Parts(TypedDict, total=False):
     approver: Approver | ApproverFunction | None
     standing: StandingApprovals | None
     sandbox: Sandbox | None
+    freezes: Freezes | None
     clock: Clock | None
     argument_rules: ArgumentRules | None
     state: tuple[str, ...]
@@ -117,6 +121,7 @@ _PORTS: dict[str, type] = {
     "approver": Approver,
     "standing": StandingApprovals,
     "sandbox": Sandbox,
+    "freezes": Freezes,
     "clock": Clock,
 }
 _FUNCTIONS = ("secrets", "approver")  # parts that may be a function instead of an object
@@ -233,6 +238,7 @@ class Backends(Ports, frozen=True, kw_only=True):
     ledger: Ledger | None = field(default_factory=MemoryLedger)
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
     sandbox: Sandbox | None = field(default_factory=lambda: workers_of())
+    freezes: Freezes | None = field(default_factory=MemoryFreezes)
     clock: Clock | None = field(default_factory=SystemClock)
     argument_rules: ArgumentRules | None = argument_check
 
@@ -278,6 +284,7 @@ class Backends(Ports, frozen=True, kw_only=True):
             "environ": os.environ,
             "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),
             "standing": standing_approvals(state),
+            "freezes": SqliteFreezes(state / "freezes.sqlite"),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
         return cls(**{**own, **given})
@@ -327,7 +334,7 @@ class Backends(Ports, frozen=True, kw_only=True):
 
         A process that ends does this by itself. Connections belong to their event loop, and end with it.
         """
-        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.ledger):
+        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.freezes, self.ledger):
             end = getattr(part, "close", None)
             if callable(end):
                 end()
@@ -413,6 +420,14 @@ class Gate(BareGate):
     def _narrow(manifest: Manifest) -> Manifest:
         """The manifest as it holds on this machine, at the start and at each `reload`."""
         return under_organisation(manifest)
+
+    def thaw(self, *ids: str, key: OperatorKey | str | Path | None = None) -> None:
+        """End freezes; all that are in force, if none is named. Where the state has operators, `key` is one of theirs.
+
+        It is a file with a private key, or an object that signs. Raises `ActRefused` without that key, and if there is
+        no such freeze.
+        """
+        super().thaw(*ids, key=read_approver_key(Path(key)) if isinstance(key, str | Path) else key)
 
     @classmethod
     def load(

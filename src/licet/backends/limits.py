@@ -30,6 +30,10 @@ CHECKPOINT_SECONDS = 0.05  # seconds; that a checkpoint waits for other threads 
 MOST_WRITES = 512  # writes; in one transaction
 WRITE_SECONDS = 0.05  # seconds; that one attempt to write waits for other threads of this process
 
+# Freezes.
+LOOK_AT_FREEZES_SECONDS = 1.0  # seconds; that a look waits for other threads of this process
+MOST_OPERATORS_BYTES = 65_536  # bytes; of the file with the pinned keys of operators
+
 # PostgreSQL.
 MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the one that listens
 CONNECT_TO_SERVER_SECONDS = 5.0  # seconds; to make one connection, so that another host of the address has a turn

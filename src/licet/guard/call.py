@@ -45,7 +45,15 @@ from licet.guard.receipt import decision_of, progress_of
 from licet.guard.registration import Registered
 from licet.guard.result import Result
 from licet.guard.result_parts import ResultParts, interrupted, outcome, succeeded
-from licet.guard.session_end import caller_cancelled, check_policy, check_session, look_up_end, session_end
+from licet.guard.session_end import (
+    caller_cancelled,
+    check_frozen,
+    check_policy,
+    check_session,
+    look_up_end,
+    look_up_freeze,
+    session_end,
+)
 
 
 async def run_call(
@@ -71,6 +79,7 @@ async def _open_and_run(call: Call, admission: "CallAdmission", arguments: objec
 async def begin(session: SessionFacts, tool: str, purpose: str | None = None, moment: Moment | None = None) -> Call:
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
     await look_up_end(session)  # at each call: `licet session end` is another process
+    await look_up_freeze(session, tool)
     session.gate.renew_standing()
     return begun(session, tool, purpose, moment)
 
@@ -81,6 +90,7 @@ async def step(call: Call, work: Coroutine[Any, Any, ResultParts | None]) -> Res
     call.task = asyncio.current_task()  # an open call may be continued by another task
     CURRENT.set(call.stores)
     running.add(call)  # before the session is checked, so that its end finds this call or is found by it
+    call.session.gate.watch.begin()
     try:
         return await _closed_after(call, work)
     finally:
@@ -120,6 +130,7 @@ async def admit_and_record(call: Call, admission: "CallAdmission", arguments: ob
     registered, grant = await admission.admit(call, arguments)
     grant.begin()
     await record(call)
+    check_frozen(call)  # a freeze that returned while the decision was written is not overtaken
     return registered, grant
 
 
@@ -268,6 +279,7 @@ def empty_grant(call: Call, registered: Registered) -> Grant:
         registered.limits,
         call.identity,
         None if standing is None else lambda: gate.stands(standing),
+        partial(gate.frozen_for, call.session.agent, call.tool),
     )
 
 

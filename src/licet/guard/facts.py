@@ -32,6 +32,18 @@ from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered, RegisteredTools
 
 
+class CallWatch(ABC):
+    """Looks after the calls of a gate that are under way."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Look from now on, as long as calls run in this event loop."""
+
+    @abstractmethod
+    def look(self, loop: asyncio.AbstractEventLoop | None = None, this: "asyncio.Task[Any] | None" = None) -> None:
+        """Cut the calls that are frozen, of one loop or of all; not that of the task which has frozen them."""
+
+
 class GateFacts(ABC):
     """A gate as its sessions and calls see it."""
 
@@ -54,10 +66,16 @@ class GateFacts(ABC):
     def policy(self) -> RegisteredTools:
         """The manifest in force, and the tools under it."""
 
+    watch: "CallWatch"  # that running calls end which are frozen meanwhile
+
     @property
     @abstractmethod
     def frozen(self) -> str:
         """Why this gate takes no calls; empty if it does."""
+
+    @abstractmethod
+    def frozen_for(self, agent: str, tool: str) -> str:
+        """Why calls of a tool by an agent are stopped; empty if they are not. `Unavailable` if nobody can know."""
 
     @abstractmethod
     def next_receipt(self) -> str:
@@ -188,7 +206,8 @@ class Call(Struct, eq=False):
     is_elsewhere: bool = False  # whether somebody else runs it, outside of any walls of licet
     is_closed: bool = False  # whether its end has begun; only set of calls that were left open
     result_bytes: int = 0  # of JSON that its tool returned
-    was_cut: bool = False  # whether the end of its session has cancelled it
+    was_cut: bool = False  # whether the end of its session, or a freeze, has cancelled it
+    frozen: str = ""  # why, if a freeze has
     cuts: int = 0  # how often
     flow: Flow | None = None  # of its policy; None: origins do not matter, and nothing is remembered
     moment: Moment | None = None  # when it was made, as its session's memory counts

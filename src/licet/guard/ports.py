@@ -24,6 +24,7 @@ from msgspec import Struct
 from licet.core.algebra.rules import Capability
 from licet.core.decision.request import Approval, Ground, Spent, Usage
 from licet.core.ledger.entry import Entry
+from licet.core.ledger.state_acts import StateAct, StateView
 from licet.core.policy.terms import Approvals, Budget, StandingApproval
 from licet.core.policy.tool import ToolSpec
 from licet.declare.context import Json
@@ -442,6 +443,29 @@ class Budgets(Protocol):
         """Release a reservation, once."""
 
 
+class Freezes(Protocol):
+    """What people have stopped on a state, and the keys of those who may let it go on.
+
+    A store that cannot be read, or whose operators are not those that it was set up with, raises `Unavailable`.
+    """
+
+    def frozen(self, agent: str, tool: str) -> str:
+        """Why calls of a tool by an agent are stopped; empty if they are not. For each check, so it is quick.
+
+        A freeze that was added by any process of this machine counts at once. One of another node counts when it was
+        heard of, within a second.
+        """
+
+    async def look_up(self, agent: str, tool: str) -> str:
+        """The same for the begin of a call, and exact on every node."""
+
+    async def add(self, act: StateAct) -> None:
+        """Keep an act durably. Who adds a thaw has checked that it counts: a row that does not is never believed."""
+
+    async def view(self) -> StateView:
+        """What all acts of the state amount to now."""
+
+
 class Clock(Protocol):
     """The time."""
 
@@ -473,6 +497,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     approver: Approver | ApproverFunction | None = None
     standing: StandingApprovals | None = None
     sandbox: Sandbox | None = None
+    freezes: Freezes | None = None
     clock: Clock | None = None
     argument_rules: ArgumentRules | None = None
     state: tuple[str, ...] = ()  # paths where the backends keep their own files; no grant reaches them

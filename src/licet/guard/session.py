@@ -40,7 +40,7 @@ from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS, LONG_RE
 from licet.guard.memory import Moment
 from licet.guard.result import Result
 from licet.guard.result_parts import NOTHING, ResultParts, outcome
-from licet.guard.session_end import check_session, end_with_session, look_up_end, mark_ended
+from licet.guard.session_end import check_session, cut, look_up_end, mark_ended
 
 _ADMISSION = CallAdmission()
 _NAME = late_pattern(r"[A-Za-z0-9_./-]{1,128}")
@@ -203,7 +203,7 @@ class Session(SessionFacts):
         running, this = self.gate.running, asyncio.current_task()
         calls = [call for call in list(running) if call.session.ended]
         for call in calls:
-            end_with_session(call, this)
+            cut(call, this)
         kv, scope = self.gate.ports.kv, scope_id("session", "", self.id, None, self.agent)
         if kv is not None:
             await mark_ended(kv, *self.name)
