@@ -74,6 +74,7 @@ FURTHER = (
     Command("serve", "offer the tools of a workspace as an MCP server", "licet serve research.yaml"),
     Command("demo", "show what licet does, in commands that really run", "licet demo"),
     Command("doctor", "test which levels this machine supports", "licet doctor"),
+    Command("db", "make the tables of a state in PostgreSQL", "licet db status"),
     Command("session", "list the sessions of calls, and end one", "licet session end main"),
     Command("freeze", "stop all calls of a state, of an agent or of a tool", 'licet freeze --why "strange mails"'),
     Command("thaw", "let calls go on that were frozen", "licet thaw --all"),

@@ -10,14 +10,13 @@ import click
 from msgspec.structs import replace
 
 from licet.assemble.gate import standing_approvals, stored_approvals
-from licet.assemble.review import state_directory
-from licet.backends.approvals.requests import SESSION_ENDED, CannotAnswer, StoredRequest
+from licet.assemble.states import State
+from licet.backends.approvals.requests import SESSION_ENDED, ApprovalStore, CannotAnswer, StoredRequest
 from licet.backends.approvals.standing import LocalStanding
-from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ARGUMENT_CHARACTERS_SHOWN
-from licet.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
+from licet.cli.options import FILE, MANIFEST, json_option, state_here, state_of_manifest, wrong_state
 from licet.cli.output import fail, print_report, show, show_lines, wants_json
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
@@ -40,10 +39,7 @@ _OF_ONE_ASKING = (
 _T = TypeVar("_T")
 
 
-def state_option(command: Command) -> Command:
-    """Add `--state` to a command."""
-    text = "Where requests are stored.  [default: for this directory, below $XDG_STATE_HOME]"
-    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+state_option = state_of_manifest("Where requests are stored.  [default: for this directory, below $XDG_STATE_HOME]")
 
 
 key_option = click.option(
@@ -83,7 +79,7 @@ def command() -> None:
 @click.option("--all", "every", is_flag=True, help="Also list requests that were denied, used, or have expired.")
 @state_option
 @json_option
-def list_command(every: bool, state: Path | None) -> None:
+def list_command(every: bool, state: State | None) -> None:
     """List the requests that can still be answered or used."""
     store = _store(state)
     now, known = store.now(), _run(store.list())
@@ -120,7 +116,7 @@ def _show_list(found: list[StoredRequest], known: list[StoredRequest], now: int,
 @click.argument("request")
 @state_option
 @json_option
-def show_command(request: str, state: Path | None) -> None:
+def show_command(request: str, state: State | None) -> None:
     """Show one request: the exact arguments, and what is at stake."""
     store = _store(state)
     _report(_run(store.find(request)), store.now())
@@ -144,7 +140,7 @@ def approve_command(
     key_file: Path | None,
     narrow: bool,
     yes: bool,
-    state: Path | None,
+    state: State | None,
 ) -> None:
     """Agree to a request: exactly as it was asked, or to less."""
     store = _store(state)
@@ -173,7 +169,7 @@ def approve_command(
 @click.argument("request")
 @state_option
 @json_option
-def deny_command(request: str, state: Path | None) -> None:
+def deny_command(request: str, state: State | None) -> None:
     """Deny a request. An approved one can still be denied until it is used."""
     store = _store(state)
     seen = _run(store.find(request))
@@ -185,7 +181,7 @@ def deny_command(request: str, state: Path | None) -> None:
 @click.argument("approval")
 @state_option
 @json_option
-def withdraw_command(approval: str, state: Path | None) -> None:
+def withdraw_command(approval: str, state: State | None) -> None:
     """Withdraw a standing approval of deletes, which `licet trust` gave. From now on deletes ask again."""
     store = _store(state)
     seen = _run(store.find(approval))
@@ -208,17 +204,17 @@ def key_command(file: Path, public: bool) -> None:
     print_report({"file": file, "public": name}, lambda _: click.echo(name))
 
 
-def _store(state: Path | None) -> SqliteApprovals:
+def _store(state: State | None) -> ApprovalStore:
     """The store in a state directory. A named one must exist; the default one may not exist yet."""
     new = state is None or MANIFEST in click.get_current_context().meta
-    place = state if state is not None else state_directory(Path.cwd())
+    place = state if state is not None else state_here()
     if wrong := wrong_state(place, new):
         fail(f"{wrong}: give the state directory of the calls with --state, or their manifest with --manifest")
     return stored_approvals(place)
 
 
-def _standing(state: Path | None) -> LocalStanding:
-    return standing_approvals(state if state is not None else state_directory(Path.cwd()))
+def _standing(state: State | None) -> LocalStanding:
+    return standing_approvals(state if state is not None else state_here())
 
 
 def _run(work: Coroutine[Any, Any, _T]) -> _T:

@@ -23,7 +23,7 @@ from licet.assemble.gate import (
     terminal_approver,
     waiting_approver,
 )
-from licet.assemble.review import state_directory, state_option
+from licet.assemble.states import State
 from licet.backends.approvals.requests import StoredRequest
 from licet.backends.secrets import variables_of
 from licet.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
@@ -38,6 +38,8 @@ from licet.cli.options import (
     setting_options,
     show_new_session,
     sound_manifest,
+    state_of_policy,
+    with_secrets,
 )
 from licet.cli.output import misfit_document, print_report, result_document, show, show_lines, show_refusal
 from licet.core.algebra.scope import Malformed, visible
@@ -52,7 +54,6 @@ from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.ports import Question
 from licet.guard.result import Result
 from licet.own_files import read_regular
-from licet.policy_files.policy_paths import policy_root
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
 
@@ -165,7 +166,7 @@ def command(
     purpose: str | None,
     task: str,
     secrets: Path | None,
-    state: Path | None,
+    state: State | None,
     ask: bool,
     wait: bool,
     debug: bool,
@@ -220,10 +221,10 @@ def command(
     require_trust(named, policy)
     if secrets is not None:
         _check_secrets(secrets)
-    kept = state or state_directory(policy_root(named.path))
+    kept = with_secrets(state or state_of_policy(named.path), secrets)
     session = open_session(ctx, session, kept, policy.agent)
     parts = _approver(kept, ask=ask, wait=wait)
-    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir)
+    gate = _gate(ctx, policy, Backends.of(kept, secrets_file=secrets, **parts), setting.workdir)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
     try:
         given = typed_arguments(arguments, file, schema)
@@ -238,7 +239,7 @@ def command(
     try:
         result = run(gate, tool, given, session=session, purpose=purpose, task=task)
     except KeyboardInterrupt:
-        text = f"interrupted: the call was ended; `licet receipts list{state_option(kept)}` has its receipt"
+        text = f"interrupted: the call was ended; `licet receipts list{kept.option}` has its receipt"
         raise KeyboardInterrupt(text) from None
 
     def show_result(_: object) -> None:
@@ -247,7 +248,7 @@ def command(
         if result.ok:
             _show_value(result)
         else:
-            show_refusal(result, state_option(kept), _ways_out(result, policy))
+            show_refusal(result, kept.option, _ways_out(result, policy))
 
     print_report(result_document(result), show_result)
     ctx.exit(0 if result.ok else 1)
@@ -286,7 +287,7 @@ def _described(manifest: Manifest, names: Iterable[str]) -> dict[str, str | None
     return {name: spec.description if (spec := manifest.tools.get(name)) else None for name in names}
 
 
-def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
+def _approver(state: State, *, ask: bool, wait: bool) -> LocalParts:
     """The approver for `--ask` and `--wait`. Without either, a request is stored and the call refused."""
     waiting = waiting_approver(state, _announce) if wait else None
     if ask:

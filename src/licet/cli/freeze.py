@@ -1,16 +1,15 @@
 """`licet freeze`: stops all calls of a state, those of an agent or of a tool; and lists what is frozen."""
 
 import asyncio
-from pathlib import Path
 
 import click
 from msgspec import UNSET
 
-from licet.assemble.review import state_directory
+from licet.assemble.states import State
 from licet.backends.freezes import SqliteFreezes
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import SystemClock
-from licet.cli.options import Command, json_option
+from licet.cli.options import Command, json_option, state_here
 from licet.cli.output import fail, print_report, show
 from licet.cli.session import state_option
 from licet.core.ledger.state_acts import StateAct, StateView
@@ -18,10 +17,10 @@ from licet.guard.freezing import freeze_act, freeze_state
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
 
-def stores(state: Path | None) -> tuple[SqliteFreezes, SqliteLedger]:
-    """The freezes and the ledger of a state directory."""
-    place = state if state is not None else state_directory(Path.cwd())
-    return SqliteFreezes(place / "freezes.sqlite"), SqliteLedger(place / "ledger.sqlite")
+def stores(state: State | None) -> tuple[SqliteFreezes, SqliteLedger]:
+    """The freezes and the ledger of a state."""
+    place = state if state is not None else state_here()
+    return place.freezes(), place.ledger()
 
 
 def target_options(command: Command) -> Command:
@@ -38,7 +37,7 @@ def target_options(command: Command) -> Command:
 @json_option
 @click.pass_context
 def command(
-    ctx: click.Context, agent: str | None, tool: str | None, why: str | None, listing: bool, state: Path | None
+    ctx: click.Context, agent: str | None, tool: str | None, why: str | None, listing: bool, state: State | None
 ) -> None:
     """Stop every process on a state: all calls, or those of an agent or of a tool.
 

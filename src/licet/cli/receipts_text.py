@@ -454,7 +454,7 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
     return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
 
 
-def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
+def report_ledger(path: str, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
     """Print the result of verifying a ledger, and exit."""
     notes, signed_by = list(_notes(outcome, given, held)), counted(outcome.checkpoints, "checkpoint")
     found = {
@@ -467,11 +467,12 @@ def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, hel
         "root": outcome.root or None,
         "key": key,
         "unknown": outcome.unknown,
+        "waiting": outcome.waiting,
         "finding": _finding_document(outcome.finding),
         "notes": notes,
     }
     rows = (
-        ("file", str(path)),
+        ("file", path),
         ("ledger", outcome.ledger or "none"),
         ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
         ("root", outcome.root or "none"),
@@ -512,6 +513,8 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
             yield f"{text}; the key next to the ledger shows that its holder wrote them"
         else:
             yield f"{text}, so not proven: anybody who can write the file could have written them without the key"
+    if outcome.waiting:
+        yield f"{entries(outcome.waiting)} have no place in the tree yet: signed by their nodes, and by no checkpoint"
     if given is None:
         yield "the key was next to the ledger: only `--key` from elsewhere reveals a ledger that was replaced"
     if not held:

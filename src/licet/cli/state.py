@@ -7,11 +7,11 @@ import click
 
 from licet.assemble.ledger import NoKey, public_key
 from licet.assemble.operators import set_operators
-from licet.assemble.review import state_directory
+from licet.assemble.states import State
 from licet.backends.memory import SystemClock
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.freeze import document, show_freezes, stores
-from licet.cli.options import FILE, json_option
+from licet.cli.options import FILE, json_option, state_here
 from licet.cli.output import fail, print_report, show
 from licet.cli.session import state_option
 from licet.guard.freezing import ActRefused
@@ -52,7 +52,7 @@ def command(ctx: click.Context) -> None:
 @click.option("--key", metavar="FILE", type=FILE, help="The private key of a present operator, to change the keys.")
 @state_option
 @json_option
-def init_command(operators: tuple[str, ...], key: Path | None, state: Path | None) -> None:
+def init_command(operators: tuple[str, ...], key: Path | None, state: State | None) -> None:
     """Set the keys of the operators of a state.
 
     A state without operators takes any keys, and its owner thaws it until then. Later, all keys are given anew, and a
@@ -98,9 +98,9 @@ def key_command(file: Path, public: bool) -> None:
 @command.command(name="show")
 @state_option
 @json_option
-def show_command(state: Path | None = None) -> None:
+def show_command(state: State | None = None) -> None:
     """Show where a state is, its operators, and what is frozen."""
-    place = state if state is not None else state_directory(Path.cwd())
+    place = state if state is not None else state_here()
     freezes, ledger = stores(state)
     try:
         view = asyncio.run(freezes.view())
@@ -111,10 +111,10 @@ def show_command(state: Path | None = None) -> None:
         ledger.close()
 
     def text(_: object) -> None:
-        show(f"state      {place}")
+        show(f"state      {place.shown}")
         for one in view.keys or ("none: the user who owns the state thaws it",):
             show(f"operators  {one}")
         show_freezes(view)
 
-    found = {"state": place, "operators": view.keys, "freezes": [document(one) for one in view.freezes]}
+    found = {"state": place.shown, "operators": view.keys, "freezes": [document(one) for one in view.freezes]}
     print_report({**found, "unsound": view.unsound}, text)

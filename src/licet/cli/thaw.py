@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from licet.assemble.states import State
 from licet.backends.freezes import SqliteFreezes
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import SystemClock
@@ -25,7 +26,7 @@ from licet.guard.ports import LedgerUnavailable, Unavailable
 @state_option
 @json_option
 @click.pass_context
-def command(ctx: click.Context, ids: tuple[str, ...], every: bool, key: Path | None, state: Path | None) -> None:
+def command(ctx: click.Context, ids: tuple[str, ...], every: bool, key: Path | None, state: State | None) -> None:
     """Let calls go on that `licet freeze` or `gate.freeze()` has stopped.
 
     ID is of `licet freeze --list`. A state that was set up with operators needs the key of one of them; another one is

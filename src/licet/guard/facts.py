@@ -25,9 +25,10 @@ from licet.core.policy.terms import StandingApproval
 from licet.errors import Refused
 from licet.guard.deadlines import Deadline, StoreDeadline
 from licet.guard.grant import CallIdentity, Grant, Observer
+from licet.guard.kept_result import Repeated
 from licet.guard.limits import LONG_RESULT, LONGEST_TOOL_NAME, STORE_SECONDS
 from licet.guard.memory import Memories, Moment, SessionMemory
-from licet.guard.ports import Agreement, Clock, Ports, Reservation
+from licet.guard.ports import Agreement, Begun, Clock, Ports, Reservation
 from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered, RegisteredTools
 
@@ -215,6 +216,9 @@ class Call(Struct, eq=False):
     from_task: bool = False  # whether all its arguments stand in the task
     is_heard: bool = True  # whether anybody gets its result; if not, nothing of it is remembered
     flow_request: str = ""  # the stored request for an approval of what its origins do not allow
+    id: str = ""  # that its caller gave it; empty if it gave none
+    first: Begun | None = None  # set while it is the first one of its id
+    repeated: Repeated | None = None  # what it repeats; it then runs nothing
 
     def __repr__(self) -> str:  # arguments may be secret
         return f"<call {self.receipt} of {self.tool!r}>"
@@ -224,6 +228,11 @@ class Call(Struct, eq=False):
         """Which call this is, for its events."""
         session = self.session
         return CallIdentity(session.agent, session.id, self.receipt, self.time, self.started, self.clock)
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether what it returns comes from its tool: it ran now, or it repeats one that did."""
+        return self.running or self.repeated is not None
 
     @property
     def is_long(self) -> bool:
@@ -253,7 +262,13 @@ class Call(Struct, eq=False):
         raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
 
 
-def begun(session: SessionFacts, tool: str, purpose: str | None = None, moment: Moment | None = None) -> Call:
+def begun(
+    session: SessionFacts,
+    tool: str,
+    purpose: str | None = None,
+    moment: Moment | None = None,
+    id: str = "",  # noqa: A002
+) -> Call:
     """The facts of a call that begins now. `moment` is when it was made, if that was earlier."""
     gate, clock = session.gate, session.gate.clock
     name = tool if type(tool) is str and len(tool) <= LONGEST_TOOL_NAME else ""
@@ -271,6 +286,7 @@ def begun(session: SessionFacts, tool: str, purpose: str | None = None, moment: 
         purpose,
         StoreDeadline(STORE_SECONDS),
         asyncio.current_task(),
+        id=id,
     )
     if policy.flow is not None:
         call.flow = policy.flow

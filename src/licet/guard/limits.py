@@ -12,6 +12,9 @@ END_SECONDS = 5.0  # seconds that the end of a session waits for the calls that 
 END_PAUSE = 0.005  # seconds between two looks at these calls
 
 # Calls and their results
+FIRST_LOOK = 0.02  # seconds until a call looks again whether the first call of its id has ended; each is twice as long
+LONGEST_LOOK = 0.5  # seconds between two such looks
+LONGEST_CALL_ID = 128  # characters of the id that a caller gives a call
 CONCURRENT_CALLS = 64  # calls that `call_many` runs at once, unless it is told otherwise
 LONGEST_TOOL_NAME = 128  # characters of the name of a tool; a call of a longer one is recorded without a name
 SHOWN_TOOL_NAME = 200  # characters of a tool's name in a receipt, since a model may write any name

@@ -67,6 +67,7 @@ class LedgerReader:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(path)
+        self.keys = os.path.splitext(self.path)[0]
         self._db = self._open()
         try:
             self._db.execute("BEGIN")  # everything is read from one snapshot

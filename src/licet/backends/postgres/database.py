@@ -184,6 +184,49 @@ class Database:
         asking = self.asked(act, monotonic() + seconds, transaction=True)
         return asyncio.run_coroutine_threadsafe(asking, self._running()).result()
 
+    def do(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Do something in the thread of the database once, for a caller that cannot await."""
+
+        async def done() -> T:
+            try:
+                async with asyncio.timeout(seconds):
+                    return await work
+            except TimeoutError:
+                raise Unavailable(f"{self.address.shown} did not answer in {seconds:g} seconds") from None
+            except Exception as wrong:
+                if _is_lost(wrong, driver()):
+                    raise Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}") from None
+                raise
+
+        return asyncio.run_coroutine_threadsafe(done(), self._running()).result()
+
+    async def own_connection(self) -> Any:
+        """In the thread of the database: a connection outside the pool, for one long transaction; close it."""
+        asyncpg = driver()
+        try:
+            connection = await self._connect(asyncpg, prepares=False)
+        except Exception as wrong:
+            raise wrong if _is_lost(wrong, asyncpg) else self._unavailable(wrong, asyncpg) from None
+        try:
+            await self._check_server(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def plain_connection(self, server: tuple[str, int] | None = None) -> Any:
+        """In the thread of the database: a connection whose tables nobody has looked at, to close afterwards.
+
+        To a server that is named: whether it is the primary or not.
+        """
+        return await self._connect(driver(), prepares=False, server=server)
+
+    def explained(self, wrong: Exception) -> Exception:
+        """What an error of the driver means, for who operates the state; another error stays as it is."""
+        asyncpg = driver()
+        if _is_lost(wrong, asyncpg):
+            return Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}")
+        return self._unavailable(wrong, asyncpg)
     def done(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
         """Do something that may ask several times in the thread of the database, for callers that cannot await."""
         doing = asyncio.run_coroutine_threadsafe(work, self._running())
@@ -356,8 +399,13 @@ class Database:
             **self._settings(),
         )
 
-    async def _connect(self, asyncpg: Any) -> Any:
-        return await asyncpg.connect(**self._settings())
+    async def _connect(self, asyncpg: Any, *, prepares: bool = True, server: tuple[str, int] | None = None) -> Any:
+        settings = self._settings()
+        if not prepares:
+            settings["statement_cache_size"] = 0
+        if server is not None:
+            settings.update(host=server[0], port=server[1], target_session_attrs="any")
+        return await asyncpg.connect(**settings)
 
     def _settings(self) -> dict[str, Any]:
         address = self.address

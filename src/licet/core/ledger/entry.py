@@ -303,6 +303,8 @@ class Entry(Fact, frozen=True):
     coding_agent: AgentFact | UnsetType = UNSET  # only of a call that a hook of a coding agent reported
     flow: FlowFact | UnsetType = UNSET  # only of a call under a policy with `flow:`
     state: StateFact | UnsetType = UNSET  # only of what is decided about a whole state
+    call_id: str | UnsetType = UNSET  # only of a call that its caller gave an id
+    repeats: str | UnsetType = UNSET  # the receipt of the first call of this id, if this one got the result of that
 
 
 class LinkedEntry(Entry, frozen=True, kw_only=True):
