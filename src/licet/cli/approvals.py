@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -88,7 +88,7 @@ def list_command(every: bool, state: State | None) -> None:
     print_report({"requests": documents}, lambda _: _show_list(found, known, now, is_default=state is None))
 
 
-def _show_list(found: list[StoredRequest], known: list[StoredRequest], now: int, *, is_default: bool) -> None:
+def _show_list(found: Sequence[StoredRequest], known: Sequence[StoredRequest], now: int, *, is_default: bool) -> None:
     for kept in found:
         request = kept.request
         if request.scope == "standing":
@@ -224,7 +224,7 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
         fail(str(wrong))
 
 
-def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | None:
+def _later(kept: StoredRequest, known: Sequence[StoredRequest]) -> StoredRequest | None:
     """Return a newer request for the same call under another manifest: approving this one would have no effect."""
     asked = kept.request
     for other in reversed(known):
@@ -235,7 +235,7 @@ def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | N
     return None
 
 
-def _superseding(kept: StoredRequest, known: list[StoredRequest], now: int) -> StoredRequest | None:
+def _superseding(kept: StoredRequest, known: Sequence[StoredRequest], now: int) -> StoredRequest | None:
     """The newest standing approval for the same agent and directory, if it is not this one. Both may still count."""
     asked = kept.request
     same = [
@@ -309,7 +309,7 @@ def _show(kept: StoredRequest, now: int) -> None:
         show(f"  {'may sign':<14}{visible(signer_text(key, kept.names))}")
 
 
-def _document(kept: StoredRequest, now: int, known: list[StoredRequest] | None = None) -> dict[str, object]:
+def _document(kept: StoredRequest, now: int, known: Sequence[StoredRequest] | None = None) -> dict[str, object]:
     """A request as plain data; in a list of all that are `known`, with what has come after it."""
     request, newer = kept.request, _superseding(kept, known or [], now)
     is_listed = known is not None and request.scope == "standing"

@@ -169,8 +169,8 @@ class PostgresApprovals(ApprovalStore):
                 case "full":
                     return too_many(judged)
         raise Unavailable(
-            f"the requests for this call in {self._database.address.shown} change all the time, or have rows that no node"
-            " has written"
+            f"the requests for this call in {self._database.address.shown} change all the time, or have rows that no"
+            " node has written"
         )
 
     async def _take(self, query: str, request: str, call: str) -> bool:
