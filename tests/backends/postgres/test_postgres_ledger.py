@@ -146,7 +146,7 @@ async def test_killed_connections_lose_and_double_nothing(postgres: str, store_p
         while not writing.done():
             await nodes.sql(f"{kill} AND pid != pg_backend_pid()")
             kills += 1
-            await asyncio.sleep(0.2)  # a connection takes a while to make, on a busy machine
+            await asyncio.sleep(0.15)  # a connection takes a while to make, on a busy machine
         await writing
         outcome = await nodes.verified()
         kept = [one["id"] for one in await nodes.sql("SELECT id FROM licet.entries WHERE session = 's'")]
@@ -290,7 +290,6 @@ async def test_operators_alone_enrol_where_a_state_has_them(postgres: str, store
             with pytest.raises(LedgerUnavailable, match="is no operator"):
                 await node.enrol(node.node.public, key)
         await node.enrol(node.node.public, operator)
-        await asyncio.sleep(0.25)  # an unknown node counts as unknown for a moment
         await node.record(entry("r1"))
         assert (await nodes.verified()).entries == 2
 
