@@ -136,6 +136,8 @@ def sample_entry(
             taints=True,
             secrets=(SecretFact(tool="t", fields=("card",), readers=("network:write:hr.example.com",)),),
         ),
+        call_id="order-1",
+        repeats="r-1",
         standing=StandingFact(directory="/w", deletes=("fs:delete:/w",), expires="2026-02-01", request="sha256:q"),
         cost_usd="0.25",
         duration_ms="1.234",
