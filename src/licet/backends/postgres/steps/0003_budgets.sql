@@ -340,5 +340,20 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
         AND NOT EXISTS (SELECT FROM reservations AS r WHERE r.ended IS NULL AND r.batch = b.id);
 $$;
 
+-- A plan is made when a connection first uses a function, perhaps while the tables are empty, and stays: one that reads
+-- a whole table would be slower with every call.
+DO $$
+DECLARE
+    one regprocedure;
+BEGIN
+    FOR one IN SELECT p.oid::regprocedure FROM pg_proc AS p WHERE p.pronamespace = 'licet'::regnamespace AND p.proname IN (
+        'take_counters', 'add_to_counters', 'reserve', 'settle', 'begin_leased', 'renew_leases', 'settle_expired'
+    ) LOOP
+        EXECUTE format('ALTER FUNCTION %s SET enable_seqscan = off', one);
+        EXECUTE format('ALTER FUNCTION %s SET enable_hashjoin = off', one);
+        EXECUTE format('ALTER FUNCTION %s SET enable_mergejoin = off', one);
+    END LOOP;
+END $$;
+
 REVOKE ALL ON FUNCTION licet.add_to_counters, licet.take_counters FROM PUBLIC;
 GRANT SELECT ON licet.budget_counters, licet.budget_batches, licet.reservations, licet.leases TO licet_runtime;
