@@ -188,15 +188,6 @@ def test_the_default_values_of_an_entry() -> None:
     assert {key: fields[key] for key in unsaid} == unsaid
     optional = {"bodies", "coding_agent", "flags", "flow", "node", "observed", "organisation", "standing"}
     assert fields.keys() == KEYS - optional
-        "bodies",
-        "coding_agent",
-        "flags",
-        "flow",
-        "node",
-        "observed",
-        "organisation",
-        "standing",
-    }
     assert START == (0, b"", 0)
 
 
