@@ -88,7 +88,7 @@ def list_command(every: bool, state: State | None) -> None:
     print_report({"requests": documents}, lambda _: _show_list(found, known, now, is_default=state is None))
 
 
-def _show_list(found: list[StoredRequest], known: Sequence[StoredRequest], now: int, *, is_default: bool) -> None:
+def _show_list(found: Sequence[StoredRequest], known: Sequence[StoredRequest], now: int, *, is_default: bool) -> None:
     for kept in found:
         request = kept.request
         if request.scope == "standing":

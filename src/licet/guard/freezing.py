@@ -1,6 +1,7 @@
 """Freezes: how one is made and ended, and how it reaches the calls that are under way.
 
-While a gate has calls under way, it looks now and then whether one of them was frozen by another process.
+While a gate has calls under way, it looks now and then whether one of them was frozen, or its session ended, by another
+process.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ from licet.errors import LicetError
 from licet.guard.facts import Call, CallWatch, GateFacts
 from licet.guard.limits import FREEZE_LOOK_SECONDS
 from licet.guard.ports import Freezes, Ledger, Unavailable, free_after_fork
-from licet.guard.session_end import cut
+from licet.guard.session_end import cut, cut_ended
 
 _T = TypeVar("_T")
 
@@ -115,12 +116,13 @@ def waited_for(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
 
 
 class FreezeWatch(CallWatch):
-    """Cuts the calls of one gate, and of its delegates, that are frozen while they run."""
+    """Cuts the calls of one gate, and of its delegates, that are frozen or whose session is ended while they run."""
 
     def __init__(self, gate: GateFacts) -> None:
         self._running = gate.running
         self._lock = free_after_fork(threading.Lock())
         self._loops: set[asyncio.AbstractEventLoop] = set()  # those with a timer
+        self._looking: dict[asyncio.AbstractEventLoop, asyncio.Task[None]] = {}  # for ended sessions
 
     def begin(self) -> None:
         """Look from now on, as long as calls run in this event loop."""
@@ -133,7 +135,13 @@ class FreezeWatch(CallWatch):
 
     def _again(self, loop: asyncio.AbstractEventLoop) -> None:
         self.look(loop)
-        if any(_loop_of(call) is loop for call in list(self._running)):
+        calls = [call for call in list(self._running) if _loop_of(call) is loop]
+        before = self._looking.pop(loop, None)
+        if calls:
+            if before is not None and not before.done():
+                self._looking[loop] = before  # a store that is slow is not asked twice
+            else:
+                self._looking[loop] = loop.create_task(cut_ended(calls))
             loop.call_later(FREEZE_LOOK_SECONDS, self._again, loop)
             return
         with self._lock:

@@ -1,6 +1,7 @@
 """How the end of a session, a freeze, and a changed policy reach the calls that are under way."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ from licet.core.decision.decision import SessionEnded
 from licet.core.ledger.entry import Entry, EventFact
 from licet.core.limits import MOST_PURPOSE
 from licet.errors import Refused
-from licet.guard.deadlines import was_cancelled
+from licet.guard.deadlines import CURRENT, was_cancelled
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.ports import ENDED, Kv, Ledger, Unavailable
@@ -33,15 +34,47 @@ async def look_up_end(session: SessionFacts) -> None:
         return
     try:
         if await is_ended(kv, *session.name):
-            gate.ended.add(session.name)
-            gate.agreed.pop(session.name, None)
-            gate.memories.end(session.name)
-            if session.memory is not None:
-                session.memory.hand_back()
-            session.memory = None
+            _note_end(session)
     except Exception as error:  # a user's store may raise anything
         # The session may have been ended, so its calls are refused with this text.
         session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
+
+
+def _note_end(session: SessionFacts) -> None:
+    """Know from now on that a session has ended, and forget what it knew."""
+    gate = session.gate
+    gate.ended.add(session.name)
+    gate.agreed.pop(session.name, None)
+    gate.memories.end(session.name)
+    if session.memory is not None:
+        session.memory.hand_back()
+    session.memory = None
+
+
+async def cut_ended(calls: Sequence[Call]) -> None:
+    """Cut the calls whose session, or one that delegated to it, was ended by another process or node meanwhile.
+
+    A store that cannot be read cuts nothing: the next call of the session is refused.
+    """
+    sessions: dict[int, SessionFacts] = {}
+    for call in calls:
+        one: SessionFacts | None = call.session
+        while one is not None:
+            sessions[id(one)] = one
+            one = one.parent
+    CURRENT.set(None)  # this is a task of its own, and no call's time runs out in it
+    await asyncio.gather(*(_look_for_end(session) for session in sessions.values()))
+    for call in calls:
+        if call.session.ended:
+            cut(call, None)
+
+
+async def _look_for_end(session: SessionFacts) -> None:
+    kv = session.gate.ports.kv
+    if kv is not None and session.name not in session.gate.ended:
+        with suppress(Exception):  # a user's store may raise anything
+            if await is_ended(kv, *session.name):
+                _note_end(session)
 
 
 async def look_up_freeze(session: SessionFacts, tool: str) -> None:

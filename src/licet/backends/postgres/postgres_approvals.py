@@ -110,6 +110,7 @@ class _AnswerRow(Struct, frozen=True, forbid_unknown_fields=True, tag_field="row
     time: int
 
 
+_READ = msgspec.json.Decoder(ApprovalRequest)
 _READ_REQUEST = msgspec.json.Decoder(_RequestRow)
 _READ_ANSWER = msgspec.json.Decoder(_AnswerRow)
 _is_signed = lru_cache(SIGNATURES_KEPT)(is_signed)  # the same rows are read again at each call of a session
@@ -168,8 +169,8 @@ class PostgresApprovals(ApprovalStore):
                 case "full":
                     return too_many(judged)
         raise Unavailable(
-            f"the requests for this call in {self._database.address.shown} change all the time, or have rows that no node"
-            " has written"
+            f"the requests for this call in {self._database.address.shown} change all the time, or have rows that no"
+            " node has written"
         )
 
     async def _take(self, query: str, request: str, call: str) -> bool:
@@ -357,7 +358,7 @@ def _stored(row: Mapping[str, Any], trusted: frozenset[str], now: int) -> Stored
                 return None
             arguments, listed = json.loads(row["shown"])
             unmet = tuple(listed)
-        request = msgspec.convert({**json.loads(written.request), "unmet": unmet}, ApprovalRequest)
+        request = replace(_READ.decode(written.request), unmet=unmet)
         found = shown_arguments(request, arguments, now)
         keys, names = stored_keys(written.keys)
     except (ValueError, TypeError, AttributeError, RecursionError):

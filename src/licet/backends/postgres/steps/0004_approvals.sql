@@ -177,12 +177,3 @@ GRANT EXECUTE ON FUNCTION licet.take_turn(text, text, text), licet.use_approval(
     licet.answer_approval(text, text, boolean, bytea, text, bytea),
     licet.take_back_approvals(text), licet.give_back_claim(text),
     licet.forget_approvals(bigint, text, text, integer, bigint) TO licet_runtime;
-
--- A session that was ended: its calls on other nodes are stopped.
-CREATE FUNCTION licet.tell_of_end() RETURNS trigger LANGUAGE plpgsql SET search_path = licet, pg_temp AS $$
-BEGIN
-    PERFORM pg_notify('licet_ended', '');
-    RETURN NULL;
-END $$;
-CREATE TRIGGER ended_sessions AFTER INSERT OR UPDATE ON licet.kv_entries
-    FOR EACH ROW WHEN (NEW.scope = 'licet:ended') EXECUTE FUNCTION licet.tell_of_end();
