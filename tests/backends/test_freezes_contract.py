@@ -13,6 +13,9 @@ from msgspec.structs import replace
 from licet.assemble.operators import set_operators
 from licet.backends.freezes import MemoryFreezes, SqliteFreezes
 from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.postgres_freezes import PostgresFreezes
 from licet.backends.secrets import SigningKey, generated_key
 from licet.core.ledger.entry import StateFact
 from licet.core.ledger.operator_acts import OperatorAct, act_bytes
@@ -24,9 +27,20 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ANNA = generated_key()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def freezes(request: pytest.FixtureRequest, tmp_path: Path) -> Freezes:
-    return MemoryFreezes() if request.param == "memory" else SqliteFreezes(tmp_path / "state" / "freezes.sqlite")
+async def everybody(public: str) -> bool:
+    return True
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def freezes(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Freezes]:
+    if request.param == "memory":
+        yield MemoryFreezes()
+    elif request.param == "sqlite":
+        yield SqliteFreezes(tmp_path / "state" / "freezes.sqlite")
+    else:
+        database = Database(request.getfixturevalue("postgres"))
+        yield PostgresFreezes(database, Node(generated_key()), everybody, tmp_path)
+        database.close()
 
 
 def freeze(freezes: Freezes, why: str = "why", agent: str | None = None, tool: str | None = None) -> StateAct:

@@ -32,6 +32,7 @@ WRITE_SECONDS = 0.05  # seconds; that one attempt to write waits for other threa
 
 # Freezes.
 LOOK_AT_FREEZES_SECONDS = 1.0  # seconds; that a look waits for other threads of this process
+MOST_LOOKS_AT_ONCE = 1000  # calls; whose freezes one statement looks up
 MOST_OPERATORS_BYTES = 65_536  # bytes; of the file with the pinned keys of operators
 # Calls with an id.
 KEPT_SECONDS = 24 * 3600  # seconds; that what became of such a call is kept

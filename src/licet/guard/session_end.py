@@ -81,8 +81,10 @@ async def look_up_freeze(session: SessionFacts, tool: str) -> None:
     """Learn of a freeze on another node, before the session is checked. Where it cannot be read, the check says so."""
     freezes = session.gate.ports.freezes
     if freezes is not None and type(tool) is str:
-        with suppress(Unavailable):
+        try:
             await freezes.look_up(session.agent, tool)
+        except Exception as error:  # a user's store may raise anything
+            session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
 
 
 def check_session(call: Call, use: Use | None = None) -> None:
