@@ -138,6 +138,8 @@ def sample_entry(
             taints=True,
             secrets=(SecretFact(tool="t", fields=("card",), readers=("network:write:hr.example.com",)),),
         ),
+        call_id="order-1",
+        repeats="r-1",
         standing=StandingFact(directory="/w", deletes=("fs:delete:/w",), expires="2026-02-01", request="sha256:q"),
         state=StateFact(by="gate", agent="a", tool="t", why="w", about=("f-1",), act="{}", signature="00"),
         node=NodeFact(node="ed25519:n", act="e30=", signature="c2ln", by="ed25519:o"),

@@ -176,7 +176,8 @@ class RunningCalls:
             except OSError as error:
                 raise Unavailable(f"{self.path} cannot be opened: {error.strerror}") from None
         at = int.from_bytes(sha256(receipt.encode()).digest()[:7])
-        fcntl.lockf(self._file, getattr(fcntl, kind) | fcntl.LOCK_NB, 1, at)
+        how = fcntl.LOCK_UN if kind == "LOCK_UN" else getattr(fcntl, kind) | fcntl.LOCK_NB
+        fcntl.lockf(self._file, how, 1, at)
 
 
 _RUNNING: "weakref.WeakValueDictionary[str, RunningCalls]" = weakref.WeakValueDictionary()

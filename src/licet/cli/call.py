@@ -52,6 +52,7 @@ from licet.declare.decorator import WasmTool
 from licet.declare.wasm import PYTHON
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.ports import Question
+from licet.guard.repeated_calls import ID_FORM, is_call_id
 from licet.guard.result import Result
 from licet.own_files import read_regular
 
@@ -145,6 +146,12 @@ def _takes_text(wanted: object, schema: Mapping[str, Any], depth: int = 0) -> bo
     return "string" in ([kind] if isinstance(kind, str) else kind)
 
 
+def _call_id(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    if given is not None and not is_call_id(given):
+        raise click.BadParameter(f"expected {ID_FORM}", ctx, parameter)
+    return given
+
+
 _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 
 
@@ -152,6 +159,13 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 @click.argument("words", metavar="[MANIFEST] [TOOL] [KEY=VALUE]...", nargs=-1, shell_complete=complete_words)
 @click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
 @caller_options("call")
+@click.option(
+    "--id",
+    "call_id",
+    metavar="ID",
+    callback=_call_id,
+    help="An id for the call: one that comes again within 24 hours gets the first result, and runs nothing.",
+)
 @click.option("--ask", is_flag=True, help="If the call needs approval, ask at this terminal.")
 @click.option("--wait", is_flag=True, help="If the call needs approval, wait until `licet approvals` answers it.")
 @click.option("--debug", is_flag=True, help="Also show what the tool printed, and its traceback, on stderr.")
@@ -165,6 +179,7 @@ def command(
     session: str,
     purpose: str | None,
     task: str,
+    call_id: str | None,
     secrets: Path | None,
     state: State | None,
     ask: bool,
@@ -237,7 +252,7 @@ def command(
     _build_ahead(gate, tool)
     show_new_session(ctx, session)
     try:
-        result = run(gate, tool, given, session=session, purpose=purpose, task=task)
+        result = run(gate, tool, given, session=session, purpose=purpose, task=task, id=call_id)
     except KeyboardInterrupt:
         text = f"interrupted: the call was ended; `licet receipts list{kept.option}` has its receipt"
         raise KeyboardInterrupt(text) from None

@@ -209,6 +209,10 @@ def _facts(
         yield "caller", ", ".join(filter(None, (caller["person"], caller["client"], *caller["actors"])))
     if last["purpose"]:
         yield "purpose", last["purpose"]
+    if "call_id" in last:
+        yield "call id", last["call_id"]
+    if "repeats" in last:
+        yield "repeats", f"{last['repeats']}: nothing ran again"
     if flags := last.get("flags"):
         yield "flags", shlex.join(flags)
     yield "reason", last["reason"]

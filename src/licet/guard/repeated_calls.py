@@ -89,7 +89,7 @@ def result_again(call: Call, repeated: Repeated) -> ResultParts:
     """The result of the first call of an id, for one that comes again."""
     kept = repeated.result
     call.result_bytes = kept.size
-    parts = ResultParts(call.tool, kept.data, truncated=kept.truncated)
+    parts = ResultParts(call.tool, kept.data, repeats=repeated.receipt, truncated=kept.truncated)
     if kept.code != "ok":
         told = kept.error.partition(": ")[2]
         parts.ok, parts.code, parts.reason, parts.error = False, kept.code, kept.reason, kept.error
