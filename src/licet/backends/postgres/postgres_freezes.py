@@ -111,6 +111,9 @@ class PostgresFreezes:
         """Pin the keys of the operators on this node."""
         write_operators(self._directory, operators)
 
+    def close(self) -> None:
+        """Nothing ends: all stores of a node share its connections, and hear of changes as long as these last."""
+
     def _known(self) -> StateView:
         if self._wrong:
             raise Unavailable(self._wrong)
