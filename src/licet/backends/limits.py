@@ -71,7 +71,6 @@ MOST_APPENDED = 512  # entries; in one batch of a node
 MOST_TAILS = 100_000  # sessions; whose ends a node remembers; of others it asks the database
 CHECK_SECONDS = 1.0  # seconds; after which a node that writes looks at the newest head and at its enrolment again
 ENROLLED_SECONDS = 2.0  # seconds; for which an enrolled node counts before the ledger is asked again
-UNKNOWN_NODE_SECONDS = 0.2  # seconds; for which an unknown node counts as unknown
 HASHES_AT_ONCE = 65_536  # hashes; of the tree that are read at once
 PLACE_SECONDS = 0.1  # seconds; between two looks of the sequencer for entries without a place
 STANDBY_SECONDS = 0.5  # seconds; after which another sequencer takes over, if entries wait and no head was signed

@@ -45,6 +45,7 @@ from licet.core.ledger.entry import (
     read_entry,
 )
 from licet.core.ledger.merkle import Frontier, leaf_hash
+from licet.guard.deadlines import store_deadline
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
 _LOCK = 0x6C6963_0002  # nobody else takes this advisory lock
@@ -180,19 +181,24 @@ class Sequencer:
             done = self._database.wait(self._look, left)
             self._keep(done)
             count += done.places
-            if not done.is_full:
+            if not done.is_ours:
+                time.sleep(PLACE_SECONDS)
+            elif not done.is_full:
                 break
         return count
 
     async def place_now(self) -> int:
         """Give places to what can have one now; returns how many."""
-        count = 0
-        while True:
+        count, until = 0, store_deadline()
+        while time.monotonic() < until:
             done = await self._database.run(self._look)
             self._keep(done)
             count += done.places
-            if not done.is_full:
-                return count
+            if not done.is_ours:
+                await asyncio.sleep(PLACE_SECONDS)
+            elif not done.is_full:
+                break
+        return count
 
     async def _work(self) -> None:
         while True:
