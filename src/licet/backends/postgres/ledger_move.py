@@ -39,7 +39,9 @@ from licet.backends.ledger.state import (
     write_last,
 )
 from licet.backends.limits import MOVE_SECONDS, MOVED_AT_ONCE
+from licet.backends.postgres.batches import PURPOSE, batch_text
 from licet.backends.postgres.database import Database
+from licet.backends.postgres.nodes import Node
 from licet.backends.postgres.postgres_reader import PostgresReader
 from licet.backends.postgres.verify_database import verify_database
 from licet.backends.secrets import SigningKey, ledger_key
@@ -53,10 +55,11 @@ T = TypeVar("T")
 _INCOMPLETE = "to here, and not completely: run the same `licet state move` again"
 _ENTRIES = """INSERT INTO licet.entries
     (agent, session, sequence, id, kind, tool, verdict, time, hash, body, batch)
-SELECT agent, session, sequence, id, kind, tool, verdict, time, hash, body, ''::bytea FROM unnest(
+SELECT agent, session, sequence, id, kind, tool, verdict, time, hash, body, $11 FROM unnest(
     $1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[],
     $10::bytea[]
 ) AS given (agent, session, sequence, id, kind, tool, verdict, time, hash, body)"""
+_BATCH = "INSERT INTO licet.batches (id, node, hashes, signature) VALUES ($1, $2, $3, $4)"
 _PLACES = """INSERT INTO licet.places (number, hash, agent, session, sequence)
 SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[], $5::bigint[])"""
 # All entries so far have their places.
@@ -100,14 +103,14 @@ def ledger_to_database(
         if found is not None and not found.gone:
             if moved_to(state.key) != to:
                 raise NotMoved(f"{to} has this ledger already, and {path} is still in use: one of them is a copy")
-            return _set_aside(path, source, found.moved)  # all but the last step was done
+            return _set_aside(path, source, state.size)  # all but the last step was done
         state = _unmarked(source, state, key)
         source.execute("BEGIN IMMEDIATE")  # nobody else writes from here on
         before = _sound(verify_ledger(path, key.public, progress=progress), str(path))
         _copy_keys(Path(os.path.splitext(path)[0]), keys / "ledger")
         with LedgerReader(path) as reader:
             signed = _last_head(reader, before, key)
-            _in_database(database, _fill(database, reader, before, key.public, signed, progress))
+            _in_database(database, _fill(database, reader, before, key, signed, progress))
         frontier = Frontier.of_bytes(before.entries, before.frontier)
         write_last(checkpoint_path(keys / "ledger.sqlite"), signed, frontier)
         after = verify_database(database, str(keys / "ledger"), key.public, progress=progress)
@@ -124,13 +127,11 @@ def _release(database: Database) -> None:
 
 class _Begun(Struct, frozen=True):
     id: str
-    key: str
-    moved: int
     gone: str
 
 
 def _begun(database: Database) -> _Begun | None:
-    rows = _do(database, "SELECT id::text, key::text, moved::bigint, gone::text FROM licet.ledger LIMIT 1")
+    rows = _do(database, "SELECT id::text, gone::text FROM licet.ledger LIMIT 1")
     return _Begun(*rows[0]) if rows else None
 
 
@@ -176,7 +177,7 @@ async def _fill(
     database: Database,
     reader: LedgerReader,
     outcome: Outcome,
-    key: str,
+    key: SigningKey,
     last: Checkpoint,
     progress: Progress | None,
 ) -> None:
@@ -187,14 +188,17 @@ async def _fill(
             # What an interrupted move has left; any other ledger was refused.
             await connection.execute("TRUNCATE licet.ledger, licet.batches, licet.entries, licet.places, licet.heads")
             await connection.execute(
-                "INSERT INTO licet.ledger (id, key, moved, gone) VALUES ($1, $2, $3, $4)",
-                outcome.ledger, key, outcome.entries, _INCOMPLETE,
-            )  # fmt: skip
+                "INSERT INTO licet.ledger (id, key, gone) VALUES ($1, $2, $3)", outcome.ledger, key.public, _INCOMPLETE
+            )
             heads = _heads(reader.checkpoints(), last)
             frontier, due = Frontier(), next(heads, None)
             for rows in _portions(reader.entries()):
                 columns = {name: [getattr(row, name) for row in rows] for name in ("number", *_FIELDS)}
-                await connection.execute(_ENTRIES, *(columns[name] for name in _FIELDS))
+                batch, hashes = os.urandom(16), b"".join(columns["hash"])
+                # The key of the ledger signs for what no node has written.
+                signature = Node(key).sign(PURPOSE, batch_text(outcome.ledger, batch, hashes))
+                await connection.execute(_BATCH, batch, key.public, hashes, signature)
+                await connection.execute(_ENTRIES, *(columns[name] for name in _FIELDS), batch)
                 await connection.execute(
                     _PLACES, *(columns[name] for name in ("number", "hash", "agent", "session", "sequence"))
                 )
