@@ -18,7 +18,7 @@ from licet.cli.discovery import asked_elsewhere
 from licet.cli.options import FILE, KV, Command, json_option, manifest_option, of_manifest, open_default
 from licet.cli.output import fail, print_report, show
 from licet.core.algebra.scope import visible
-from licet.core.ledger.entry import Row, Unsound, check_row, time_text
+from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION, Row, Unsound, check_row, time_text
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.session_end import end_stored_session, is_ended, session_end_entry
 
@@ -163,7 +163,7 @@ def _rows(place: Path) -> list[Row]:
     """The last entry of each session; exits if there is no ledger that can be read."""
     try:
         with LedgerReader(place / _LEDGER) as reader:
-            return list(reader.sessions())
+            return [row for row in reader.sessions() if (row.agent, row.session) != (STATE_AGENT, STATE_SESSION)]
     except LedgerUnavailable as wrong:
         named = click.get_current_context().params.get("state") is not None
         fail(f"{wrong}{'' if named else asked_elsewhere()}")
