@@ -103,7 +103,7 @@ class SqliteFreezes:
     """The freezes of a state directory, in a file that only its owner can read."""
 
     def __init__(self, path: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> None:
-        """Name the file; `ledger` is the file of the ledger.  [default: `ledger.sqlite` next to it]"""
+        """Name the file, and that of the ledger if it is not `ledger.sqlite` next to it."""
         self._file = SqliteFile(path, _FORMAT, "FULL", notices_removal=True)
         self._directory = os.path.dirname(self._file.path)
         self._ledger = os.path.join(self._directory, "ledger.sqlite") if ledger is None else os.fspath(ledger)
