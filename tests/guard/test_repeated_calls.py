@@ -273,7 +273,8 @@ def test_a_repeated_result_is_remembered_like_the_first(tmp_path: Path) -> None:
     value, is_repeated, sent = run(opened(), mails_again)
     assert (value, is_repeated, sent) == (MAILS, True, "FLOW_ORIGIN")
     facts = [entry.flow for entry in ledger.receipts if entry.tool == "list_mail"]
-    assert isinstance(facts[1], FlowFact) and facts[1].taints is True
+    assert isinstance(facts[1], FlowFact)
+    assert facts[1].taints is True
     assert facts[0].labels == facts[1].labels  # type: ignore[union-attr]
 
 
