@@ -6,14 +6,15 @@ A ledger is in a file, or in a PostgreSQL database of several nodes. Its keys ar
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from licet.assemble.review import state_directory
+from licet.assemble.states import LEDGER, DirectoryState, State, is_address, read_state
 from licet.backends.ledger.reader import LedgerReader, Progress, no_ledger, verify_ledger
-from licet.backends.postgres.address import is_address, read_address
 from licet.backends.secrets import check_signature, ledger_key
 from licet.core.ledger.entry import Checkpoint, Row, Unsound, read_checkpoint
 from licet.core.ledger.merkle import inclusion_proofs
@@ -31,14 +32,14 @@ from licet.core.ledger.verify import is_pack as looks_like_pack
 from licet.guard.ports import EntryReader, LedgerUnavailable
 from licet.own_files import open_regular, read_most, read_regular
 
+if TYPE_CHECKING:
+    from licet.backends.postgres.database import Database
+
 _PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
 _SQLITE = b"SQLite format 3\0"
 _NAME_ONE = "name a public key with `--key ed25519:…` or `--key FILE`"
 _MOST_KEY, _MOST_CHECKPOINTS, _MOST_PACK = 4096, 64 << 20, 512 << 20  # bytes
 _ENVELOPE = b'{"payload":"'
-
-
-Secret = Callable[[str], str | None]  # finds the password of a database by its reference
 
 
 class NoKey(Exception):
@@ -50,13 +51,21 @@ class LedgerPlace(Struct, frozen=True):
 
     path: str  # a file, or an address
     keys: str  # the path of its `….key` and `….pub`, without their endings
+    database: "Database | None" = None
 
     @classmethod
-    def at(cls, state: Path | str, local: Path | None = None) -> "LedgerPlace":
-        """The ledger in a file, or at an address; `local` is the state directory that this node keeps for itself."""
-        if isinstance(state, str) and is_address(state):
-            return cls(state, str((state_directory(Path.cwd()) if local is None else local) / "ledger"))
-        return cls(str(state), os.path.splitext(state)[0])
+    def at(cls, named: Path | str) -> "LedgerPlace":
+        """The ledger in a file, or at an address."""
+        if isinstance(named, str) and is_address(named):
+            return cls.of(read_state(named))
+        return cls(str(named), os.path.splitext(named)[0])
+
+    @classmethod
+    def of(cls, state: State) -> "LedgerPlace":
+        """The ledger of a state."""
+        if isinstance(state, DirectoryState):
+            return cls.at(state.path / LEDGER)
+        return cls(state.address, str(state.directory / "ledger"), state.database)
 
     @property
     def is_remote(self) -> bool:
@@ -65,7 +74,7 @@ class LedgerPlace(Struct, frozen=True):
     @property
     def shown(self) -> str:
         """The place as messages show it."""
-        return read_address(self.path).shown if self.is_remote else self.path
+        return self.path if self.database is None else self.database.address.shown
 
 
 class Export(Struct, frozen=True):
@@ -75,14 +84,9 @@ class Export(Struct, frozen=True):
     pack: Pack
 
 
-def ledger_in(state: Path | None) -> Path:
-    """Return the ledger file in a state directory; by default in that of the current directory."""
-    return (state_directory(Path.cwd()) if state is None else state) / "ledger.sqlite"
-
-
-def ledger_place(state: Path | str | None) -> LedgerPlace:
-    """Where the ledger of a state is: of a directory, or of an address."""
-    return LedgerPlace.at(state if isinstance(state, str) else ledger_in(state))
+def ledger_place(state: State | None) -> LedgerPlace:
+    """Where the ledger of a state is, by default of that of the current directory."""
+    return LedgerPlace.of(DirectoryState(state_directory(Path.cwd())) if state is None else state)
 
 
 def is_ledger(path: Path) -> bool:
@@ -96,13 +100,13 @@ def is_ledger(path: Path) -> bool:
         raise LedgerUnavailable(f"{path} cannot be read: {error.strerror}") from None
 
 
-def open_reader(place: LedgerPlace, secret: Secret = os.environ.get) -> EntryReader:
+def open_reader(place: LedgerPlace) -> EntryReader:
     """Open a ledger to read it; `LedgerUnavailable` if that fails."""
     if not place.is_remote:
         return LedgerReader(place.path)
     from licet.backends.postgres.postgres_reader import PostgresReader  # only where a state is in PostgreSQL
 
-    return PostgresReader(place.path, place.keys, secret)
+    return PostgresReader(place.database or place.path, place.keys)
 
 
 def verify_at(
@@ -110,14 +114,13 @@ def verify_at(
     key: str,
     kept: Iterable[Checkpoint] = (),
     progress: Progress | None = None,
-    secret: Secret = os.environ.get,
 ) -> Outcome:
     """Verify a ledger against its public key, and against checkpoints that were kept elsewhere."""
     if not place.is_remote:
         return verify_ledger(Path(place.path), key, kept, progress)
     from licet.backends.postgres.verify_database import verify_database
 
-    return verify_database(place.path, place.keys, key, kept, progress, secret)
+    return verify_database(place.database or place.path, place.keys, key, kept, progress)
 
 
 def public_key(given: str | None, ledger: Path) -> str:

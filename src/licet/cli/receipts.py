@@ -29,9 +29,10 @@ from licet.assemble.ledger import (
     verify_at,
     verify_pack,
 )
+from licet.assemble.states import State
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ENTRY_NAME_CHARACTERS_SHOWN, USES_IN_JSON, USES_SHOWN
-from licet.cli.options import FILE, PLACE, Command, json_option, manifest_option, of_manifest
+from licet.cli.options import FILE, PLACE, Command, json_option, state_of_manifest
 from licet.cli.output import fail, first_and_others, is_output, print_report, show, show_lines, wants_json, write_file
 from licet.cli.receipts_filters import (
     Wanted,
@@ -130,10 +131,7 @@ def day_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
 _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
 
 
-def state_option(command: Command) -> Command:
-    """Add `--state` to a command."""
-    text = "The state directory with the ledger.  [default: for this directory, below $XDG_STATE_HOME]"
-    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+state_option = state_of_manifest("The state with the ledger.  [default: for this directory, below $XDG_STATE_HOME]")
 
 
 def key_option(command: Command) -> Command:
@@ -176,7 +174,7 @@ def command() -> None:
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="List at most N.  [default: 50]")
 @state_option
 @json_option
-def list_command(verdict: str | None, limit: int, state: Path | None, **searched: Any) -> None:
+def list_command(verdict: str | None, limit: int, state: State | None, **searched: Any) -> None:
     """List receipts, the newest first. Times are UTC.
 
     A call that has begun and has no receipt is listed too: it still runs, or its process ended before the call did.
@@ -232,7 +230,7 @@ def list_command(verdict: str | None, limit: int, state: Path | None, **searched
 @search_options
 @state_option
 @json_option
-def summary_command(state: Path | None, **searched: Any) -> None:
+def summary_command(state: State | None, **searched: Any) -> None:
     """Count calls and denied uses per day (UTC) and agent, the newest day first.
 
     Below each line are the uses that were denied most often, including those in calls that succeeded. With
@@ -254,7 +252,7 @@ def summary_command(state: Path | None, **searched: Any) -> None:
 @click.argument("receipt")
 @state_option
 @json_option
-def show_command(receipt: str, state: Path | None) -> None:
+def show_command(receipt: str, state: State | None) -> None:
     """Show everything that is stored about one call.
 
     The result, the rules that decided with file and line, who approved it, the budget before and after, the walls in
@@ -283,7 +281,7 @@ def show_command(receipt: str, state: Path | None) -> None:
 @json_option
 @click.pass_context
 def verify_command(
-    ctx: click.Context, file: Path | str | None, key: str | None, kept: tuple[Path, ...], state: Path | str | None
+    ctx: click.Context, file: Path | str | None, key: str | None, kept: tuple[Path, ...], state: State | None
 ) -> None:
     """Verify a ledger or an evidence pack, and report the first wrong entry.
 
@@ -330,7 +328,7 @@ def verify_command(
 @key_option
 @state_option
 @json_option
-def head_command(key: str | None, state: Path | None) -> None:
+def head_command(key: str | None, state: State | None) -> None:
     """Print the last signed checkpoint as one line, to be stored elsewhere.
 
     With it, `licet receipts verify --head FILE` proves later that nothing before it was changed or removed. A file may
@@ -365,7 +363,7 @@ def export_command(
     agent: str | None,
     output: Path | None,
     force: bool,
-    state: Path | None,
+    state: State | None,
 ) -> None:
     """Write an evidence pack: receipts that can be verified without the ledger.
 
@@ -404,7 +402,7 @@ def export_command(
 
 
 @contextmanager
-def _reading(state: Path | str | None) -> Iterator[EntryReader]:
+def _reading(state: State | None) -> Iterator[EntryReader]:
     try:
         place = ledger_place(state)
         with open_reader(place) as reader:
@@ -413,7 +411,7 @@ def _reading(state: Path | str | None) -> Iterator[EntryReader]:
         fail(f"{wrong}{_elsewhere(place.path, state)}")
 
 
-def _elsewhere(path: str, state: Path | str | None) -> str:
+def _elsewhere(path: str, state: State | Path | str | None) -> str:
     """Advice where the ledger may be, if there is none here and no place was named."""
     if state is not None:
         return ""
@@ -445,7 +443,7 @@ class Recorded(Struct, frozen=True):
         return {"decision": self.decision, **progress, "receipt": self.receipt}
 
 
-def calls_of(receipt: str, state: Path | str | None) -> list[Recorded]:
+def calls_of(receipt: str, state: State | None) -> list[Recorded]:
     """Return the entries of a call; exits with 1 if there are none, or if they were changed.
 
     In an older ledger, several calls may have the same id. They differ in their session, tool or time.

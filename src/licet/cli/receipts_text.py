@@ -153,6 +153,9 @@ def story(decision: Entry | None, progress: Sequence[Entry], receipt: Entry | No
     if "standing" in last:
         yield from _standing(last)
         return
+    if "state" in last:
+        yield from _of_the_state(last)
+        return
     yield f"{last['id']}: {_outcome(last, receipt)}"
     for title, text in _facts(last, decision, progress, receipt):
         yield f"  {title:<{_WIDTH}}{visible(text)}"
@@ -166,6 +169,21 @@ def _standing(entry: Entry) -> Iterator[str]:
     facts += [("directory", about["directory"]), ("agent", entry["agent"]), ("manifest", entry["manifest"])]
     facts += [("given by", name) for one in entry["approvals"] for name in one["by"]]
     facts += [("until", about["expires"]), ("entry", f"{entry['number']}, {entry['recorded']}")]
+    for title, text in facts:
+        yield f"  {title:<{_WIDTH}}{visible(text)}"
+
+
+_ACTS = {"freeze": "calls were frozen", "thaw": "freezes were ended", "operators": "the keys of operators were set"}
+
+
+def _of_the_state(entry: Entry) -> Iterator[str]:
+    """A freeze, its end, or the keys of the operators."""
+    about = entry["state"]
+    yield f"{entry['id']}: {_ACTS[entry['kind']]}"
+    facts = [(name, about[name]) for name in ("why", "agent", "tool") if name in about]
+    facts += [("ends" if entry["kind"] == "thaw" else "operator", name) for name in about["about"]]
+    facts += [("by", about["by"]), ("signed", "by an operator" if "act" in about else "no")]
+    facts += [("entry", f"{entry['number']}, {entry['recorded']}")]
     for title, text in facts:
         yield f"  {title:<{_WIDTH}}{visible(text)}"
 
@@ -191,6 +209,10 @@ def _facts(
         yield "caller", ", ".join(filter(None, (caller["person"], caller["client"], *caller["actors"])))
     if last["purpose"]:
         yield "purpose", last["purpose"]
+    if "call_id" in last:
+        yield "call id", last["call_id"]
+    if "repeats" in last:
+        yield "repeats", f"{last['repeats']}: nothing ran again"
     if flags := last.get("flags"):
         yield "flags", shlex.join(flags)
     yield "reason", last["reason"]

@@ -20,7 +20,7 @@ from licet.assemble.gate import Backends, CommandGate, standing_approvals, store
 from licet.assemble.limits import RUN_SECONDS
 from licet.assemble.program import RunsPrograms
 from licet.assemble.review import state_directory
-from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.approvals.requests import ApprovalStore
 from licet.backends.http import HttpClient
 from licet.core.algebra.set import CapabilitySet
 from licet.core.policy.manifest import Manifest
@@ -91,7 +91,7 @@ class AgentGate(Struct, eq=False):
 
     gate: _HooksGate
     backends: Backends
-    approvals: SqliteApprovals
+    approvals: ApprovalStore
     stamp: Stamp
     sessions: dict[tuple[str, str], Session] = field(default_factory=dict)  # by name and subagent
     users: int = 0  # events and lines under way that have found it

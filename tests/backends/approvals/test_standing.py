@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from licet.backends.approvals.requests import CannotAnswer
 from licet.backends.approvals.standing import LocalStanding, MemoryStanding
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.ledger.reader import verify_ledger
 from licet.backends.secrets import generated_key
 from licet.core.policy.terms import Approvals, StandingApproval

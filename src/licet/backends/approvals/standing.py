@@ -18,7 +18,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from licet.backends.approvals.store import AT_TERMINAL, CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.approvals.requests import AT_TERMINAL, CannotAnswer, StoredRequest
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger

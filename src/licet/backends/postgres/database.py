@@ -26,6 +26,7 @@ from licet.backends.limits import (
     CONNECT_TO_SERVER_SECONDS,
     FIRST_RETRY,
     HEAR_SECONDS,
+    HEARTBEAT_SECONDS,
     LONGEST_RETRY,
     MOST_CONNECTIONS,
     POLL_SECONDS,
@@ -161,6 +162,7 @@ class Database:
         self._pool: Any = None
         self._connecting: asyncio.Lock | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._wanted: asyncio.Event | None = None  # set when the channels that are wanted have changed
         self._tasks: set[asyncio.Task[Any]] = set()
         self.is_pooled = False  # whether a transaction pooler stands between: known once it is connected
         self.is_deaf = True  # whether notifications do not arrive here, so that changes are polled
@@ -212,6 +214,28 @@ class Database:
             raise
         return connection
 
+    async def plain_connection(self, server: tuple[str, int] | None = None) -> Any:
+        """In the thread of the database: a connection whose tables nobody has looked at, to close afterwards.
+
+        To a server that is named: whether it is the primary or not.
+        """
+        return await self._connect(driver(), prepares=False, server=server)
+
+    def explained(self, wrong: Exception) -> Exception:
+        """What an error of the driver means, for who operates the state; another error stays as it is."""
+        asyncpg = driver()
+        if _is_lost(wrong, asyncpg):
+            return Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}")
+        return self._unavailable(wrong, asyncpg)
+    def done(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Do something that may ask several times in the thread of the database, for callers that cannot await."""
+        doing = asyncio.run_coroutine_threadsafe(work, self._running())
+        try:
+            return doing.result(seconds)
+        except TimeoutError:
+            doing.cancel()
+            raise Unavailable(f"{self.address.shown} did not answer in time") from None
+
     def lane(
         self,
         act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
@@ -232,11 +256,15 @@ class Database:
         """
         entry = channel, heard
         self._heard.append(entry)
-        self._running().call_soon_threadsafe(self._listen_anew)
+        self._running().call_soon_threadsafe(self._listen_now)
 
         def end() -> None:
             with suppress(ValueError):
                 self._heard.remove(entry)
+            loop = self._loop
+            if loop is not None:
+                with suppress(RuntimeError):  # it was closed meanwhile
+                    loop.call_soon_threadsafe(self._listen_now)
 
         return end
 
@@ -259,7 +287,10 @@ class Database:
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._pool = self._connecting = self._listening = None
+                self._pool = self._connecting = self._listening = self._wanted = None
+                self.is_deaf = True
+                if self._heard:  # by an object that was closed and is used again, or by the parent of this process
+                    self._loop.call_soon(self._listen_now)
                 self._thread = threading.Thread(target=_run, args=(self._loop,), name="licet postgres", daemon=True)
                 self._thread.start()
             return self._loop
@@ -369,9 +400,13 @@ class Database:
             **self._settings(),
         )
 
-    async def _connect(self, asyncpg: Any, *, prepares: bool = True) -> Any:
+    async def _connect(self, asyncpg: Any, *, prepares: bool = True, server: tuple[str, int] | None = None) -> Any:
         settings = self._settings()
-        return await asyncpg.connect(**settings if prepares else {**settings, "statement_cache_size": 0})
+        if not prepares:
+            settings["statement_cache_size"] = 0
+        if server is not None:
+            settings.update(host=server[0], port=server[1], target_session_attrs="any")
+        return await asyncpg.connect(**settings)
 
     def _settings(self) -> dict[str, Any]:
         address = self.address
@@ -419,40 +454,55 @@ class Database:
 
     # Notifications ---------------------------------------------------------------------------------------------------
 
-    def _listen_anew(self) -> None:
-        """Listen on every channel that somebody asked for, over a connection of its own."""
-        if self._listening is not None:
-            self._listening.cancel()
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
+    def _listen_now(self) -> None:
+        """Begin to listen, or to listen on other channels than before."""
+        if self._listening is None or self._listening.done():
+            self._wanted = asyncio.Event()
+            self._listening = asyncio.get_running_loop().create_task(self._listen(self._wanted))
+        elif self._wanted is not None:
+            self._wanted.set()
 
-    async def _listen(self) -> None:
-        """Hand on what is heard, for ever; poll where nothing is heard, and after a lost connection."""
+    async def _listen(self, wanted: asyncio.Event) -> None:
+        """Hand on what is heard while anybody wants that; poll where nothing is heard, and after a lost connection."""
         asyncpg = driver()
-        while True:
-            with suppress(Exception):  # it is tried again, and meanwhile changes are polled
-                await self._hear(asyncpg)
-            self.is_deaf = True
+        while self._heard:
+            try:
+                await self._hear(asyncpg, wanted)
+            except Exception:  # noqa: S110 - it is tried again, and meanwhile changes are polled
+                pass
+            finally:
+                self.is_deaf = True
             self._tell("")
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _hear(self, asyncpg: Any) -> None:
-        """Listen until the connection is lost."""
+    async def _hear(self, asyncpg: Any, wanted: asyncio.Event) -> None:
+        """Listen until the connection is lost, or nobody wants to hear anything more. It is ended in each case."""
         connection = await self._connect(asyncpg)
-        own, ended = asyncio.Event(), asyncio.Event()
+        own, channels = asyncio.Event(), set[str]()
         probe = f"licet_{os.urandom(8).hex()}"
         try:
             if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
                 return  # a pooler: what is heard there depends on which connection of the server it lends out
-            connection.add_termination_listener(lambda *_: ended.set())
+            connection.add_termination_listener(lambda *_: wanted.set())
             await connection.add_listener(probe, lambda *_: own.set())
-            for channel in {channel for channel, _ in self._heard}:
-                await connection.add_listener(channel, self._hand_on)
-            await connection.execute("SELECT pg_notify($1, '')", probe)
-            async with asyncio.timeout(HEAR_SECONDS):
-                await own.wait()
-            self.is_deaf = False
-            self._tell("")  # what changed before it listened
-            await ended.wait()
+            while self._heard and not connection.is_closed():
+                wanted.clear()
+                now = {channel for channel, _ in list(self._heard)}
+                for channel in now - channels:
+                    await connection.add_listener(channel, self._hand_on)
+                for channel in channels - now:
+                    await connection.remove_listener(channel, self._hand_on)
+                channels = now
+                if not own.is_set():
+                    await connection.execute("SELECT pg_notify($1, '')", probe)
+                    async with asyncio.timeout(HEAR_SECONDS):
+                        await own.wait()
+                    self.is_deaf = False
+                self._tell("")  # what changed before it listened
+                while not await _set_within(wanted, HEARTBEAT_SECONDS):
+                    # A connection whose other end is gone without a word stays open for hours.
+                    async with asyncio.timeout(HEAR_SECONDS):
+                        await connection.execute("SELECT 1")
         finally:
             connection.terminate()
 
@@ -464,6 +514,13 @@ class Database:
             if channel in (None, name):
                 with suppress(Exception):  # an error of one listener must not keep the news from the others
                     heard(text)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def driver() -> Any:
