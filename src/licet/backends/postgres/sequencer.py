@@ -57,7 +57,7 @@ _COLUMNS = "id, kind, entries.agent, entries.session, entries.sequence, tool, ve
 _NO_PLACE = """NOT EXISTS (SELECT FROM licet.places AS placed WHERE placed.agent = entries.agent
     AND placed.session = entries.session AND placed.sequence = entries.sequence)"""
 _ENTRIES = f"""
-SELECT {_COLUMNS}, batch, xid::text FROM licet.entries
+SELECT {_COLUMNS}, batch, xid::text AS known FROM licet.entries
 WHERE xid >= $1::text::xid8 AND xid < $2::text::xid8 AND {_NO_PLACE}
     AND (xid, agent, session, sequence) > ($1::text::xid8, $3, $4, $5)
 ORDER BY xid, agent, session, sequence LIMIT $6
@@ -251,7 +251,7 @@ class Sequencer:
         is_full = len(found) == MOST_PLACED
         if found:
             end = found[-1]
-            self._cursor = _Cursor(end["xid"], end["agent"], end["session"], end["sequence"])
+            self._cursor = _Cursor(end["known"], end["agent"], end["session"], end["sequence"])
         else:
             self._cursor = cursor
         placed = await self._judged(connection, found, operators)
@@ -268,7 +268,7 @@ class Sequencer:
         )
         await connection.execute(_PLACE, last.facts.size, *columns)
         head = self._head.signed(key, begun, frontier)
-        seen = found[-1]["xid"] if is_full else before
+        seen = found[-1]["known"] if is_full else before
         below = min([int(seen), *(one.xid for one in self._waiting.values())])
         await self._head.insert(connection, head, frontier, str(below))
         return _Round(is_full=is_full, places=len(placed), head=head, frontier=frontier)
@@ -289,7 +289,7 @@ class Sequencer:
                 continue
             key = row.agent, row.session, row.sequence
             if len(self._waiting) < MOST_WAITING:
-                self._waiting[key] = _Candidate(row, facts.previous, int(one["xid"]))
+                self._waiting[key] = _Candidate(row, facts.previous, int(one["known"]))
             while (candidate := self._waiting.get(key)) is not None:
                 tail = self._tails.get(key[:2], START)
                 if key[2] > tail.sequence + 1:
@@ -361,7 +361,7 @@ def _problem(row: Row, batch: _Batch | None, acts: NodeActs, operators: Sequence
 # What has no place, for a person --------------------------------------------------------------------------------------
 
 _HELD = f"""
-SELECT {_COLUMNS}, batch, xid::text, xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled FROM licet.entries
+SELECT {_COLUMNS}, batch, xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled FROM licet.entries
 WHERE {_NO_PLACE} ORDER BY xid, agent, session, sequence LIMIT $1
 """  # noqa: S608
 _OPEN = """
