@@ -64,9 +64,7 @@ def spent(state: State) -> Any:
 
 
 def told(*words: str, code: int = 0) -> Any:
-    result = run(*words, "--json")
-    assert result.exit_code == code, result.output
-    return json.loads(result.stdout)
+    return json.loads(run(*words, "--json", code=code).stdout)
 
 
 def test_a_state_moves_to_a_database_and_back(address: str, tmp_path: Path) -> None:
@@ -84,8 +82,7 @@ def test_a_state_moves_to_a_database_and_back(address: str, tmp_path: Path) -> N
     assert [one["calls"] for one in told("receipts", "summary", "--state", address)["days"]] == [2]
     head = run("receipts", "head", "--state", address).stdout
     Path("head.txt").write_text(head)
-    pack = run("receipts", "export", "r-s-1-1", "-o", "pack.json", "--state", address)
-    assert pack.exit_code == 0, pack.output
+    run("receipts", "export", "r-s-1-1", "-o", "pack.json", "--state", address)
     key = (there.directory / "ledger.pub").read_text().strip()
     assert told("receipts", "verify", "pack.json", "--key", key)["ok"]
     with pytest.raises(LedgerUnavailable, match="was moved to another state"):
@@ -114,13 +111,10 @@ def test_what_verify_finds_in_a_database_is_located(address: str, tmp_path: Path
     there.database.wait(lambda connection: connection.execute(change), 10)
     finding = told("receipts", "verify", "--state", address, code=1)["finding"]
     assert (finding["kind"], finding["entry"] if "entry" in finding else finding["number"]) == ("column", 4)
-    refused = run("receipts", "show", "r-s-2-2", "--state", address)
-    assert refused.exit_code == 1
+    refused = run("receipts", "show", "r-s-2-2", "--state", address, code=1)
     assert "entry 4 (r-s-2-2) was changed" in refused.output
 
 
 @pytest.mark.parametrize("words", [("state", "other"), ("{address}", "{address}"), ("nowhere", "{address}")])
 def test_what_cannot_be_moved_is_refused(address: str, words: tuple[str, str]) -> None:
-    result = run("state", "move", *(word.format(address=address) for word in words))
-    assert result.exit_code == 1
-    assert "Traceback" not in result.output
+    assert run("state", "move", *(word.format(address=address) for word in words), code=1).output.count("\n") == 1
