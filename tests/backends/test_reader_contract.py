@@ -14,7 +14,8 @@ from licet.backends.postgres.database import Database
 from licet.backends.postgres.ledger_move import ledger_to_database
 from licet.backends.postgres.postgres_reader import PostgresReader
 from licet.core.ledger.entry import Row, time_text
-from licet.guard.ports import EntryReader, LedgerUnavailable
+from licet.guard.entry_reader import EntryReader
+from licet.guard.ports import LedgerUnavailable
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,8 @@ from licet.core.ledger.verify import (
     to_sign,
 )
 from licet.core.ledger.verify import is_pack as looks_like_pack
-from licet.guard.ports import EntryReader, LedgerUnavailable, Unavailable
+from licet.guard.entry_reader import EntryReader
+from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.own_files import open_regular, read_most, read_regular
 
 if TYPE_CHECKING:
