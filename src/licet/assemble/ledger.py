@@ -200,6 +200,8 @@ def last_checkpoint(reader: EntryReader, key: str) -> Checkpoint:
 def evidence_pack(reader: EntryReader, rows: Iterable[Row]) -> Export:
     """Make a pack of entries with proofs, signed with the key of the ledger. It is verified before it is returned."""
     rows = list(rows)
+    if (waiting := next((row for row in rows if not row.number), None)) is not None:
+        raise LedgerUnavailable(f"{waiting.id} has no place in the tree of the ledger yet: try again in a moment")
     newest = max(row.number for row in rows)
     # The oldest checkpoint that covers all of them, so that the pack stays the same while the ledger grows.
     checkpoint = next((one for one in reader.checkpoints() if one.size >= newest), None)
