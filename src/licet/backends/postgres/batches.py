@@ -29,12 +29,8 @@ from licet.core.ledger.merkle import HASH_BYTES
 from licet.guard.ports import LedgerUnavailable
 
 APPEND = "SELECT * FROM licet.append_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-<<<<<<< HEAD
-PURPOSE = "batch"
-=======
 _COLUMNS = len(Row._fields) - 1
-_PURPOSE = "batch"
->>>>>>> pl
+PURPOSE = "batch"
 Session = tuple[str, str]  # the agent and the name
 
 
