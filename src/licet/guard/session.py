@@ -32,7 +32,7 @@ from licet.guard.bind import is_available
 from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, resolve, run_call
 from licet.guard.close import close
 from licet.guard.deadlines import Deadline
-from licet.guard.facts import Call, GateFacts, SessionFacts, begun
+from licet.guard.facts import Call, GateFacts, SessionFacts, begun, in_opening
 from licet.guard.flow_steps import are_longer
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
@@ -75,7 +75,8 @@ class Session(SessionFacts):
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
-        await look_up_end(self)
+        with in_opening(self.gate.policy):
+            await look_up_end(self)
         if self.parent is not None and self.gate.policy.flow is not None:
             self.remembering().hold()
         return self
