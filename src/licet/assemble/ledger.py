@@ -29,7 +29,7 @@ from licet.core.ledger.verify import (
     to_sign,
 )
 from licet.core.ledger.verify import is_pack as looks_like_pack
-from licet.guard.ports import EntryReader, LedgerUnavailable
+from licet.guard.ports import EntryReader, LedgerUnavailable, Unavailable
 from licet.own_files import open_regular, read_most, read_regular
 
 if TYPE_CHECKING:
@@ -118,9 +118,15 @@ def verify_at(
     """Verify a ledger against its public key, and against checkpoints that were kept elsewhere."""
     if not place.is_remote:
         return verify_ledger(Path(place.path), key, kept, progress)
+    from licet.backends.freezes import read_operators
     from licet.backends.postgres.verify_database import verify_database
 
-    return verify_database(place.database or place.path, place.keys, key, kept, progress)
+    operators = read_operators(os.path.dirname(place.keys))
+    pinned = () if operators is None else operators.keys
+    try:
+        return verify_database(place.database or place.path, place.keys, key, kept, progress, operators=pinned)
+    except Unavailable as wrong:
+        raise LedgerUnavailable(str(wrong)) from None
 
 
 def public_key(given: str | None, ledger: Path) -> str:

@@ -14,7 +14,7 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from itertools import count, islice
@@ -85,13 +85,25 @@ class MovedLedger(Struct, frozen=True):
     aside: str = ""  # where the file is that was moved from
 
 
+def _nothing() -> None: ...
+
+
 # From a file to a database -------------------------------------------------------------------------------------------
 
 
 def ledger_to_database(
-    path: Path, database: Database, keys: Path, to: str, progress: Progress | None = None
+    path: Path,
+    database: Database,
+    keys: Path,
+    to: str,
+    progress: Progress | None = None,
+    rest: Callable[[], None] = _nothing,
+    operators: Sequence[str] = (),
 ) -> MovedLedger:
-    """Move a ledger file to a database. `keys` is the directory that this node has for it, `to` its address."""
+    """Move a ledger file to a database. `keys` is the directory that this node has for it, `to` its address.
+
+    `rest` moves what else belongs to the state, while no call can begin.
+    """
     key = _key_of(path)
     found = _begun(database)
     if found is not None and found.id != _id_of(path):
@@ -113,8 +125,9 @@ def ledger_to_database(
             _in_database(database, _fill(database, reader, before, key, signed, progress))
         frontier = Frontier.of_bytes(before.entries, before.frontier)
         write_last(checkpoint_path(keys / "ledger.sqlite"), signed, frontier)
-        after = verify_database(database, str(keys / "ledger"), key.public, progress=progress)
+        after = verify_database(database, str(keys / "ledger"), key.public, progress=progress, operators=operators)
         _compare(before, _sound(after, to))
+        rest()
         source.execute("UPDATE ledger SET key = ?", (moved_key(key.public, to),))
         source.execute("COMMIT")
         _release(database)
@@ -238,9 +251,15 @@ def _set_aside(path: Path, source: sqlite3.Connection, entries: int) -> MovedLed
 
 
 def ledger_to_file(
-    database: Database, keys: Path, path: Path, from_: str, progress: Progress | None = None
+    database: Database,
+    keys: Path,
+    path: Path,
+    from_: str,
+    progress: Progress | None = None,
+    rest: Callable[[], None] = _nothing,
+    operators: Sequence[str] = (),
 ) -> MovedLedger:
-    """Move the ledger of a database to a file that is not there yet."""
+    """Move the ledger of a database to a file that is not there yet; `rest` as above."""
     if os.path.lexists(path):
         raise NotMoved(f"{path} is there already: move to a directory without a ledger")
     key = _key_of(keys / "ledger.sqlite")
@@ -253,10 +272,12 @@ def ledger_to_file(
     temporary = target.with_name(f"{target.name}-moving.sqlite")
     for file in (temporary, *(temporary.with_name(temporary.name + ending) for ending in ("-wal", "-shm", "-journal"))):
         file.unlink(missing_ok=True)  # what an interrupted move has left
-    before = _sound(verify_database(database, str(keys / "ledger"), key.public, progress=progress), from_)
+    outcome = verify_database(database, str(keys / "ledger"), key.public, progress=progress, operators=operators)
+    before = _sound(outcome, from_)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _copy_keys(keys / "ledger", target)
-    after = _in_database(database, _emptied(database, str(keys / "ledger"), temporary, key, path, before, progress))
+    work = _emptied(database, str(keys / "ledger"), temporary, key, path, before, progress, rest)
+    after = _in_database(database, work)
     os.replace(checkpoint_path(temporary), checkpoint_path(path))
     os.rename(temporary, path)
     _sound(verify_ledger(path, key.public), str(path))
@@ -271,6 +292,7 @@ async def _emptied(
     path: Path,
     before: Outcome,
     progress: Progress | None,
+    rest: Callable[[], None],
 ) -> Outcome:
     """Copy the ledger while its tables are locked; at the end it says that it is gone."""
     connection = await database.own_connection()
@@ -280,6 +302,7 @@ async def _emptied(
             # In a thread, since a reader waits for this one.
             after = await asyncio.to_thread(_written, database, keys, temporary, key, progress)
             _compare_grown(before, after)
+            await asyncio.to_thread(rest)
             await connection.execute("UPDATE licet.ledger SET gone = $1", f"to {path}")
         return after
     finally:

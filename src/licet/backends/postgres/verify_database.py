@@ -27,7 +27,18 @@ from licet.backends.postgres.database import Database, Secret
 from licet.backends.postgres.nodes import NODE_KINDS, NodeActs
 from licet.backends.postgres.postgres_reader import PostgresReader, Unreadable
 from licet.backends.secrets import check_signature
-from licet.core.ledger.entry import START, Checkpoint, Row, Unsound, check_row, hash_text, read_checkpoint, read_entry
+from licet.core.ledger.entry import (
+    NODES_AGENT,
+    NODES_SESSION,
+    START,
+    Checkpoint,
+    Row,
+    Unsound,
+    check_row,
+    hash_text,
+    read_checkpoint,
+    read_entry,
+)
 from licet.core.ledger.merkle import Frontier
 from licet.core.ledger.verify import Finding, Outcome, narrowed, verify
 
@@ -35,13 +46,14 @@ _SHORT = 80  # characters of a value in a message
 _ROW = f"""coalesce(e.id::text, ''), e.kind::text, e.agent::text, e.session::text, e.sequence::bigint, e.tool::text,
 e.verdict::text, e.time::text, e.hash::bytea,
 CASE WHEN octet_length(e.body::bytea) <= {LONGEST_ENTRY} THEN e.body::bytea END AS body, e.batch::bytea"""
-_PLACES = f"""SELECT coalesce(p.number::bigint, 0), e.hash IS NULL, p.hash::bytea, p.agent::text, p.session::text, p.sequence::bigint,
-{_ROW}
+_PLACES = f"""SELECT coalesce(p.number::bigint, 0), e.hash IS NULL, p.hash::bytea, p.agent::text, p.session::text,
+p.sequence::bigint, {_ROW}
 FROM licet.places p LEFT JOIN licet.entries e ON e.agent = p.agent AND e.session = p.session AND e.sequence = p.sequence
 ORDER BY p.number"""  # noqa: S608 - our words
 _UNPLACED = f"""SELECT e.xid < coalesce((SELECT max(below) FROM licet.heads), '0'), {_ROW}
 FROM licet.entries e LEFT JOIN licet.places p ON p.agent = e.agent AND p.session = e.session AND p.sequence = e.sequence
-WHERE p.number IS NULL ORDER BY e.agent, e.session, e.sequence"""  # noqa: S608 - our words
+WHERE p.number IS NULL ORDER BY e.agent != '{NODES_AGENT}' OR e.session != '{NODES_SESSION}',
+e.agent, e.session, e.sequence"""  # noqa: S608 - our words
 _BATCHES = f"""SELECT id::bytea, coalesce(node::text, ''), coalesce(signature::bytea, ''),
 CASE WHEN octet_length(hashes::bytea) <= {LONGEST_ENTRY} THEN hashes::bytea END
 FROM licet.batches WHERE id = ANY($1::bytea[])"""  # noqa: S608 - our words
