@@ -223,7 +223,7 @@ def test_a_line_of_a_coding_agent_and_its_programs_end_within_a_second(
     found = asyncio.run(run())
     assert ended[0] < 1.0
     assert found.code == 125
-    assert b"FROZEN: by another process" in found.stderr
+    assert b"the line was ended: FROZEN: by another process" in found.stderr
     assert b"never" not in found.stdout
     running = [one for one in os.listdir("/proc") if one.isdigit() and b"61.25" in _command(one)]
     assert not running, sys.platform
