@@ -617,11 +617,11 @@ class Freezes(Protocol):
         """Why calls of a tool by an agent are stopped; empty if they are not. For each check, so it is quick.
 
         A freeze that was added by any process of this machine counts at once. One of another node counts when it was
-        heard of, within a second.
+        heard of, within a second, or looked up.
         """
 
-    async def look_up(self, agent: str, tool: str) -> str:
-        """The same for the begin of a call, and exact on every node."""
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Learn what other nodes have frozen, before a call begins: `frozen` then knows every freeze that returned."""
 
     async def add(self, act: StateAct) -> None:
         """Keep an act durably. Who adds a thaw has checked that it counts: a row that does not is never believed."""
