@@ -1,4 +1,4 @@
-"""The contract of stores for calls with an id, on the memory twin, SQLite and PostgreSQL; and what a file adds to it."""
+"""The contract of stores for calls with an id, on the memory twin, SQLite and PostgreSQL; and what a file adds."""
 
 import asyncio
 import gc

@@ -119,7 +119,7 @@ def test_one_that_waits_takes_over_if_the_first_is_refused(tmp_path: Path) -> No
 
 
 def test_the_end_of_its_session_reaches_one_that_waits(slow_gate: Gate) -> None:
-    async def story(session: Session) -> list[Result]:
+    async def story(session: Session) -> Any:
         calls = asyncio.gather(
             session.call("slow", {"seconds": "0.9"}, id="one"), session.call("slow", {"seconds": "0.9"}, id="one")
         )
