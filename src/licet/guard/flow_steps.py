@@ -251,15 +251,15 @@ class _Since(TypedDict):
 
 def _since(call: Call, earlier: Sequence[Entry]) -> _Since:
     """What calls may have read under other policies, whose labels are not those of the policy in force."""
-    returned = [one for one in earlier if _is_of_other_policy(call, one)]
+    digests = {one.gate.policy.digest for one in (call.session, *_above(call.session))}
+    returned = [one for one in earlier if one.manifest not in digests and _has_returned(one)]
     flow = call.flow
     found = [] if flow is None else [one for entry in returned for one in secrets_of_result(flow, entry.tool, ANY_READ)]
     return _Since(also=found, why=OTHER_POLICY if returned else "")
 
 
-def _is_of_other_policy(call: Call, one: Entry) -> bool:
-    returned = one.result is not None or (isinstance(one.flow, FlowFact) and one.flow.taints is True)
-    return returned and one.manifest != call.session.gate.policy.digest
+def _has_returned(one: Entry) -> bool:
+    return one.result is not None or (isinstance(one.flow, FlowFact) and one.flow.taints is True)
 
 
 async def keep_entry(call: Call, ledger: Ledger, entry: Entry) -> None:
