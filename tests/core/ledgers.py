@@ -21,6 +21,7 @@ from licet.core.ledger.entry import (
     FlowFact,
     FoundFact,
     MetFact,
+    NodeFact,
     ObservedFact,
     ParentFact,
     ProgramAccessFact,
@@ -137,6 +138,7 @@ def sample_entry(
             secrets=(SecretFact(tool="t", fields=("card",), readers=("network:write:hr.example.com",)),),
         ),
         standing=StandingFact(directory="/w", deletes=("fs:delete:/w",), expires="2026-02-01", request="sha256:q"),
+        node=NodeFact(node="ed25519:n", act="e30=", signature="c2ln", by="ed25519:o"),
         cost_usd="0.25",
         duration_ms="1.234",
     )

@@ -39,6 +39,17 @@ HEAR_SECONDS = 2.0  # seconds; in which a node hears its own notification, or po
 POLL_SECONDS = 0.5  # seconds; between two looks where notifications do not arrive
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
+MOST_APPENDED = 512  # entries; in one batch of a node
+MOST_TAILS = 100_000  # sessions; whose ends a node remembers; of others it asks the database
+CHECK_SECONDS = 1.0  # seconds; after which a node that writes looks at the newest head and at its enrolment again
+ENROLLED_SECONDS = 2.0  # seconds; for which an enrolled node counts before the ledger is asked again
+HASHES_AT_ONCE = 65_536  # hashes; of the tree that are read at once
+PLACE_SECONDS = 0.1  # seconds; between two looks of the sequencer for entries without a place
+STANDBY_SECONDS = 0.5  # seconds; after which another sequencer takes over, if entries wait and no head was signed
+MOST_PLACED = 4096  # entries; that get their places in one transaction
+MOST_WAITING = 100_000  # entries; that the sequencer remembers while they wait for one before them
+MOST_HELD_BACK = 100  # entries; without a place that are listed
+LAST_PLACES_SECONDS = 2.0  # seconds; for the last places and the last head when a ledger is closed
 
 # Files.
 MOST_NAMES = 50_000  # names; in one directory that are listed

@@ -297,7 +297,7 @@ class Database:
         raise self._closed()
 
     async def _done(self, act: Callable[[Connection], Awaitable[T]], transaction: bool) -> T:
-        pool = await self._connected()
+        asyncpg, pool = driver(), await self._connected()
         connection = await pool.acquire()
         try:
             if not (transaction or self.is_pooled):
@@ -307,7 +307,8 @@ class Database:
         except BaseException as wrong:
             # A cancelled statement may still be running, and one that was refused for its server would be again.
             if isinstance(wrong, asyncio.CancelledError) or _leaves(wrong):
-                connection.terminate()
+                with suppress(asyncpg.InterfaceError):  # the pool has it back already
+                    connection.terminate()
             raise
         finally:
             await asyncio.shield(pool.release(connection))

@@ -3,7 +3,8 @@
 - An `Entry` has the facts of one call: the decision before it runs, or the receipt after it. `guard/receipt.py`
   collects them. To add a fact, add a field here and set it there. A call that runs for long may have entries between
   both, of the kind `progress`: each has the events since the entry before, and the receipt has all of them again. Two
-  further kinds are about no call: a standing approval of deletes, and that it was withdrawn.
+  further kinds are about no call: a standing approval of deletes, and that it was withdrawn. Of a state with many
+  nodes there are two more: that a node may write from now on, and that it may no longer.
 - A licet that does not know a kind takes the entry for changed, and shows nothing of it: nothing false is shown.
 - The ledger adds its own id, the sequence number in the session and the hash of the session's previous entry. The
   result is a `LinkedEntry`, which is written as canonical JSON and hashed.
@@ -26,8 +27,9 @@ from licet.core.values import canonical_json
 
 FORMAT: Final = 2
 CLOCK_CORRECTION = timedelta(minutes=1)  # a clock that goes back no further is not reported
-KINDS = ("decision", "progress", "receipt", "approval", "withdrawal")
+KINDS = ("decision", "progress", "receipt", "approval", "withdrawal", "enrolment", "dismissal")
 STANDING_SESSION = "standing approvals"  # the chain of standing approvals; no session has a space in its name
+NODES_AGENT, NODES_SESSION = "licet", "nodes of the state"  # the chain of enrolments and dismissals
 VERDICTS = ("allow", "ask", "deny")
 
 _LARGEST = 2**53 - 1  # integer in canonical JSON
@@ -173,6 +175,15 @@ class StandingFact(Fact, frozen=True, kw_only=True):
     request: str
 
 
+class NodeFact(Fact, frozen=True, kw_only=True):
+    """That a node may write to this ledger, or may no longer: an act that is signed by an operator or the ledger."""
+
+    node: str  # its public key
+    act: str  # the signed bytes, in base64
+    signature: str  # in base64
+    by: str  # the public key that signed
+
+
 class ObservedFact(Fact, frozen=True, kw_only=True):
     """What the policy would have said about a call of a gateway that only observes, and whether its walls stood."""
 
@@ -255,7 +266,7 @@ class FlowFact(Fact, frozen=True, kw_only=True):
 class Entry(Fact, frozen=True):
     """The facts of one call: before it runs, while it runs, or after it. Or a standing approval."""
 
-    kind: Literal["decision", "progress", "receipt", "approval", "withdrawal"]
+    kind: Literal["decision", "progress", "receipt", "approval", "withdrawal", "enrolment", "dismissal"]
     id: str
     agent: str
     session: str
@@ -287,6 +298,7 @@ class Entry(Fact, frozen=True):
     standing: StandingFact | UnsetType = UNSET  # only of a standing approval, and of its withdrawal
     coding_agent: AgentFact | UnsetType = UNSET  # only of a call that a hook of a coding agent reported
     flow: FlowFact | UnsetType = UNSET  # only of a call under a policy with `flow:`
+    node: NodeFact | UnsetType = UNSET  # only of an enrolment or a dismissal
 
 
 class LinkedEntry(Entry, frozen=True, kw_only=True):

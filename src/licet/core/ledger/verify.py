@@ -14,7 +14,8 @@ It checks these rules. The first broken rule is the finding:
   proves the number of an entry. Later entries are still read, since a broken chain may narrow the range of the finding.
 - No checkpoint covers more entries than there are (`truncated`).
 - A checkpoint covers all entries but the newest: at most 4096 of them, recorded in at most 10 seconds (`unsigned`).
-- The time of recording does not go back (`clock`). It is reported only if no other rule is broken.
+- The time of recording does not go back by more than a minute (`clock`): the clocks of many nodes differ a little. It
+  is reported only if no other rule is broken.
 
 Of a file, `backends.ledger.verify` also checks that every call has an id of its own (`twice`).
 
@@ -46,6 +47,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.core.ledger.entry import (
+    CLOCK_CORRECTION,
     COLUMNS,
     START,
     Checkpoint,
@@ -232,7 +234,7 @@ class _Ledger:
         finding = finding or self._out_of_order(row, entry)
         if finding is not None:
             return finding
-        if entry.recorded < self._recorded and self._clock is None:
+        if entry.recorded < self._recorded and self._clock is None and _went_back(entry.recorded, self._recorded):
             text = f"the time went back from {self._recorded} to {entry.recorded}"
             self._clock = Finding("clock", number, text, row.id)
         self._recorded = entry.recorded
@@ -290,6 +292,14 @@ def narrowed(mismatch: Finding, finding: Finding) -> Finding:
     first = max(mismatch.number, finding.number)
     last = min(mismatch.until, max(finding.number, finding.until))
     return replace(finding, number=first, until=last) if first <= last else mismatch
+
+
+def _went_back(recorded: str, last: str) -> bool:
+    """Whether a time is so much earlier than the one before that it is no correction of a clock."""
+    try:
+        return datetime.fromisoformat(last) - datetime.fromisoformat(recorded) > CLOCK_CORRECTION
+    except (TypeError, ValueError):  # an entry may have any text as its time
+        return True
 
 
 def _late(signed: str, last: str) -> bool:

@@ -1,0 +1,149 @@
+"""Batches of entries: linked to the ends of their sessions, signed once by their node, and checked by everybody else.
+
+A node links an entry itself, to the last entry of the session that it knows. Where another node was faster, the
+database says how the session ends now, and the entry is linked to that.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from licet.backends.limits import MOST_TAILS
+from licet.backends.postgres.nodes import Node, is_signed
+from licet.core.ledger.entry import (
+    START,
+    Entry,
+    LinkedEntry,
+    Row,
+    Tail,
+    Unsound,
+    check_row,
+    link,
+    read_entry,
+    recorded_at,
+)
+from licet.core.ledger.merkle import HASH_BYTES
+from licet.guard.ports import LedgerUnavailable
+
+APPEND = "SELECT * FROM licet.append_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+_PURPOSE = "batch"
+Session = tuple[str, str]  # the agent and the name
+
+
+class Batch(Struct, frozen=True):
+    """Entries that one node has linked and signed together."""
+
+    id: bytes
+    node: str
+    signature: bytes
+    rows: Sequence[Row]  # without a number
+    previous: Sequence[bytes | None]  # the hash that the first entry of each session links to
+
+    def arguments(self) -> tuple[object, ...]:
+        """The arguments of `licet.append_entries`, without the last one."""
+        rows = self.rows
+        texts = (
+            [row.agent for row in rows],
+            [row.session for row in rows],
+            [row.sequence for row in rows],
+            self.previous,
+            [row.id for row in rows],
+            [row.kind for row in rows],
+            [row.tool for row in rows],
+            [row.verdict for row in rows],
+            [row.time for row in rows],
+        )
+        return self.id, self.node, self.signature, *texts, [row.hash for row in rows], [row.body for row in rows]
+
+
+def batch_text(ledger: str, batch: bytes, hashes: bytes) -> bytes:
+    """What a node signs of a batch: for this ledger alone, with the hashes of its entries one after the other."""
+    return b"%b\n%b\n%b" % (ledger.encode(), batch.hex().encode(), hashes)
+
+
+def batch_problem(ledger: str, batch: bytes, node: str, hashes: bytes, signature: bytes) -> str:
+    """What is wrong with a batch, apart from who its node is; empty if nothing is."""
+    if len(hashes) % HASH_BYTES:
+        return "the hashes of its batch are cut"
+    if not is_signed(node, _PURPOSE, batch_text(ledger, batch, hashes), signature):
+        return f"its batch is not signed by the node {node}"
+    return ""
+
+
+def hashes_of(joined: bytes) -> frozenset[bytes]:
+    """The single hashes of a batch."""
+    return frozenset(joined[at : at + HASH_BYTES] for at in range(0, len(joined), HASH_BYTES))
+
+
+class Chains:
+    """How sessions end, as far as this process knows, and the batches that it links to them."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._tails: dict[Session, Tail] = {}  # that the database has acknowledged; the oldest are forgotten
+        self._recorded = ""
+
+    def link(self, ledger: str, entries: Iterable[Entry], now: datetime) -> Batch:
+        """Link and sign entries; the database decides whether it keeps them. `ValueError` if it cannot."""
+        ends: dict[Session, Tail] = {}
+        rows: list[Row] = []
+        previous: list[bytes | None] = []
+        self._recorded = recorded = recorded_at(now, self._recorded)
+        for entry in entries:
+            session = entry.agent, entry.session
+            before = ends.get(session)
+            tail = self._tails.get(session, START) if before is None else before
+            row = link(entry, ledger, 0, tail, recorded)
+            if "\0" in f"{row.agent}{row.session}{row.id}{row.tool}{row.time}":
+                raise ValueError("it has a text with a zero byte, which PostgreSQL does not keep")
+            previous.append(tail.hash if before is None else None)
+            ends[session] = Tail(row.sequence, row.hash)
+            rows.append(row)
+        batch = os.urandom(16)
+        signature = self._node.sign(_PURPOSE, batch_text(ledger, batch, b"".join(row.hash for row in rows)))
+        return Batch(batch, self._node.public, signature, rows, previous)
+
+    def lost(self, answer: Iterable[Sequence[object]]) -> Mapping[Session, Tail]:
+        """Read the answer of `licet.append_entries`: the sessions of which it has kept nothing, and how they end."""
+        found: dict[Session, Tail] = {}
+        for agent, session, sequence, digest in answer:
+            if not (type(agent) is type(session) is str and type(sequence) is int and type(digest) is bytes):
+                raise LedgerUnavailable("the database says of a session that it ends with something that is no entry")
+            found[agent, session] = Tail(sequence, digest)
+        return found
+
+    def known(self, session: Session) -> Tail:
+        """How a session ends, as far as the database has acknowledged it."""
+        return self._tails.get(session, START)
+
+    def note(self, session: Session, tail: Tail) -> None:
+        """Remember how a session ends."""
+        self._tails.pop(session, None)
+        self._tails[session] = tail
+        if len(self._tails) > MOST_TAILS:
+            del self._tails[next(iter(self._tails))]
+
+    def keep(self, batch: Batch, lost: Iterable[Session]) -> None:
+        """Remember the ends of the sessions whose entries were kept."""
+        others = frozenset(lost)
+        for row in batch.rows:
+            if (session := (row.agent, row.session)) not in others:
+                self.note(session, Tail(row.sequence, row.hash))
+
+
+def read_rows(found: Iterable[Mapping[str, object]], ledger: str) -> list[tuple[Row, LinkedEntry]]:
+    """Read entries that the database has returned: what was changed there is an error, and no entry."""
+    rows: list[tuple[Row, LinkedEntry]] = []
+    for one in found:
+        row = Row(0, *(one[name] for name in Row._fields[1:]))  # type: ignore[arg-type]
+        try:
+            check_row(row)
+            entry = read_entry(row.body)
+        except (Unsound, TypeError, ValueError) as wrong:
+            raise LedgerUnavailable(f"an entry of the ledger was changed in the database: {wrong}") from None
+        if entry.ledger != ledger:
+            raise LedgerUnavailable(f"an entry in the database is of another ledger: {row.id}")
+        rows.append((row, entry))
+    return rows

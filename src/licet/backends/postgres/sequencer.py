@@ -1,0 +1,455 @@
+"""The sequencer gives entries their places in the tree, and signs its heads: any process that has the ledger's key.
+
+- It takes entries of transactions before the oldest that is still open anywhere in the server: no further entry can
+  come before them. A transaction that somebody forgot holds this back, and no call waits for it.
+- It takes what an enrolled node has signed, as it was signed. The entries of a session get their places in order.
+- One process at a time does this, under a lock of its transaction. One that slept fails on the number of a place that
+  is taken, or on the size of a head, and reads again.
+- It continues the last head that this node has kept, and signs nothing on top of another tree.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from licet.backends.limits import (
+    CONNECT_TO_SERVER_SECONDS,
+    MOST_HELD_BACK,
+    MOST_PLACED,
+    MOST_TAILS,
+    MOST_WAITING,
+    PLACE_SECONDS,
+    STANDBY_SECONDS,
+)
+from licet.backends.postgres.address import Connection
+from licet.backends.postgres.batches import Session, batch_problem, hashes_of
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.heads import KeptHead
+from licet.backends.postgres.nodes import NODE_KINDS, Begun, NodeActs, Operators
+from licet.core.ledger.entry import (
+    NODES_AGENT,
+    NODES_SESSION,
+    START,
+    Checkpoint,
+    Row,
+    Tail,
+    Unsound,
+    check_row,
+    hash_text,
+    read_entry,
+)
+from licet.core.ledger.merkle import Frontier, leaf_hash
+from licet.guard.deadlines import store_deadline
+from licet.guard.ports import LedgerUnavailable, Unavailable
+
+_LOCK = 0x6C6963_0002  # nobody else takes this advisory lock
+_TURN = """
+SELECT pg_try_advisory_xact_lock($1) AS mine, pg_snapshot_xmin(pg_current_snapshot())::text AS before
+"""
+_BELOW = "SELECT below::text FROM licet.heads ORDER BY size DESC LIMIT 1"
+_COLUMNS = "id, kind, entries.agent, entries.session, entries.sequence, tool, verdict, time, entries.hash, body"
+_NO_PLACE = """NOT EXISTS (SELECT FROM licet.places AS placed WHERE placed.agent = entries.agent
+    AND placed.session = entries.session AND placed.sequence = entries.sequence)"""
+_ENTRIES = f"""
+SELECT {_COLUMNS}, batch, xid::text AS known FROM licet.entries
+WHERE xid >= $1::text::xid8 AND xid < $2::text::xid8 AND {_NO_PLACE}
+    AND (xid, agent, session, sequence) > ($1::text::xid8, $3, $4, $5)
+ORDER BY xid, agent, session, sequence LIMIT $6
+"""  # noqa: S608 - our words
+_BATCHES = "SELECT id, node, hashes, signature FROM licet.batches WHERE id = ANY($1)"
+_TAILS = """
+SELECT wanted.agent, wanted.session, tail.sequence, tail.hash
+FROM unnest($1::text[], $2::text[]) AS wanted (agent, session) JOIN LATERAL (
+    SELECT places.sequence, places.hash FROM licet.places
+    WHERE places.agent = wanted.agent AND places.session = wanted.session ORDER BY places.sequence DESC LIMIT 1
+) AS tail ON true
+"""
+_PLACE = """
+INSERT INTO licet.places (number, hash, agent, session, sequence)
+SELECT $1 + at, hash, agent, session, sequence
+FROM unnest($2::bytea[], $3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS g (hash, agent, session, sequence, at)
+"""
+_NODES = f"""
+SELECT {_COLUMNS} FROM licet.entries JOIN licet.places USING (agent, session, sequence)
+WHERE agent = $1 AND session = $2 AND entries.hash = places.hash ORDER BY sequence
+"""  # noqa: S608
+
+Key = tuple[str, str, int]
+
+
+class _Facts(Struct):
+    """The fields of an entry that are judged here: its node vouches for the others."""
+
+    ledger: str
+    sequence: int
+    previous: str | None
+    agent: str
+    session: str
+    id: str
+    kind: str
+    tool: str
+    verdict: str
+    time: str
+
+
+_FACTS = msgspec.json.Decoder(_Facts)
+
+
+class _Candidate(Struct, frozen=True):
+    """An entry without a place, which its node has signed."""
+
+    row: Row
+    previous: str | None
+    xid: int
+
+
+class _Cursor(Struct, frozen=True):
+    """After which entry the next look begins."""
+
+    xid: str
+    agent: str = ""
+    session: str = ""
+    sequence: int = -1
+
+
+class _Batch(Struct, frozen=True):
+    node: str = ""
+    hashes: frozenset[bytes] = frozenset()
+    problem: str = ""
+
+
+class _Round(Struct, frozen=True):
+    """What one look has done: how many places it gave, and the head that it signed."""
+
+    is_ours: bool = True
+    is_full: bool = False  # more entries wait
+    places: int = 0
+    head: Checkpoint | None = None
+    frontier: Frontier | None = None
+
+
+class Sequencer:
+    """Gives places to entries while its process lives; `start` and `stop` may be called from any thread."""
+
+    def __init__(self, database: Database, head: KeptHead, operators: Operators) -> None:
+        self._database, self._head, self._operators = database, head, operators
+        self.reset()
+
+    def reset(self) -> None:
+        """Start without a task, in a new object and in a forked child."""
+        self._process = os.getpid()
+        self._task: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_active = False
+        self._forget()
+
+    def _forget(self) -> None:
+        """Forget what was read; the next look reads it again."""
+        self._size = -1
+        self._cursor: _Cursor | None = None
+        self._tails: dict[Session, Tail] = {}
+        self._waiting: dict[Key, _Candidate] = {}
+        self._acts: NodeActs | None = None
+        self._rescans = False
+        self.problem = ""
+
+    def start(self) -> None:
+        """Look for entries from now on. In the thread of the database."""
+        if self._process != os.getpid():
+            self.reset()
+        if self._task is None or self._task.done():
+            self._loop = asyncio.get_running_loop()
+            self._task = self._loop.create_task(self._work())
+
+    def stop(self) -> None:
+        """Look no more."""
+        task, loop, self._task, self._loop = self._task, self._loop, None, None
+        if self._process == os.getpid() and task is not None and loop is not None:
+            with suppress(RuntimeError):  # the loop is closed, so nothing works there
+                loop.call_soon_threadsafe(task.cancel)
+
+    def place_rest(self, seconds: float) -> int:
+        """Give places to what can have one now, for callers that cannot await; returns how many."""
+        until, count = time.monotonic() + seconds, 0
+        while (left := until - time.monotonic()) > 0:
+            done = self._database.wait(self._look, left)
+            self._keep(done)
+            count += done.places
+            if not done.is_ours:
+                time.sleep(PLACE_SECONDS)
+            elif not done.is_full:
+                break
+        return count
+
+    async def place_now(self) -> int:
+        """Give places to what can have one now; returns how many."""
+        count, until = 0, store_deadline()
+        while time.monotonic() < until:
+            done = await self._database.run(self._look)
+            self._keep(done)
+            count += done.places
+            if not done.is_ours:
+                await asyncio.sleep(PLACE_SECONDS)
+            elif not done.is_full:
+                break
+        return count
+
+    async def _work(self) -> None:
+        while True:
+            pause = STANDBY_SECONDS
+            try:
+                done = await self._database.asked(self._look, time.monotonic() + CONNECT_TO_SERVER_SECONDS, True)
+                self._keep(done)
+                self.problem = ""
+                if done.is_ours:
+                    pause = 0 if done.is_full else PLACE_SECONDS
+            except (Unavailable, LedgerUnavailable) as wrong:
+                self._forget()
+                self.problem = str(wrong)
+            await asyncio.sleep(pause)
+
+    def _keep(self, done: _Round) -> None:
+        """Note what was committed."""
+        if done.head is not None and done.frontier is not None:
+            self._size = done.head.size
+            self._head.advance(done.head, done.frontier)
+
+    # One look, in one transaction, which may be repeated after a lost connection -------------------------------------
+
+    async def _look(self, connection: Connection) -> _Round:
+        turn = await connection.fetchrow(_TURN, _LOCK)
+        begun = await self._head.begun(connection)
+        key = self._head.key
+        if not turn["mine"] or key is None:
+            self._is_active = False
+            return _Round(is_ours=False)
+        last = await self._head.follow(connection)
+        if last.facts.size != self._size:
+            was_active, is_new = self._is_active, self._size < 0
+            self._forget()
+            self._size, self._is_active = last.facts.size, False
+            if was_active or not is_new:  # another sequencer works: look again in a while whether it still does
+                return _Round(is_ours=False)
+        self._is_active = True
+        size, self._size = self._size, -1  # until this is committed, whatever is remembered is doubtful
+        operators = await self._operators()
+        if self._acts is None:
+            self._acts = await placed_nodes(connection, begun, operators)
+        before: str = turn["before"]
+        cursor = self._cursor or _Cursor(await connection.fetchval(_BELOW))
+        if self._rescans:
+            cursor, self._rescans = _Cursor("0"), False
+        found = await connection.fetch(
+            _ENTRIES, cursor.xid, before, cursor.agent, cursor.session, cursor.sequence, MOST_PLACED
+        )
+        is_full = len(found) == MOST_PLACED
+        if found:
+            end = found[-1]
+            self._cursor = _Cursor(end["known"], end["agent"], end["session"], end["sequence"])
+        else:
+            self._cursor = cursor
+        placed = await self._judged(connection, found, operators)
+        if not placed:
+            self._size = size
+            return _Round(is_full=is_full)
+        frontier = last.frontier.copy()
+        frontier.extend(row.hash for row in placed)
+        columns = (
+            [row.hash for row in placed],
+            [row.agent for row in placed],
+            [row.session for row in placed],
+            [row.sequence for row in placed],
+        )
+        await connection.execute(_PLACE, last.facts.size, *columns)
+        head = self._head.signed(key, begun, frontier)
+        seen = found[-1]["known"] if is_full else before
+        below = min([int(seen), *(one.xid for one in self._waiting.values())])
+        await self._head.insert(connection, head, frontier, str(below))
+        return _Round(is_full=is_full, places=len(placed), head=head, frontier=frontier)
+
+    async def _judged(
+        self, connection: Connection, found: Sequence[Mapping[str, Any]], operators: Sequence[str]
+    ) -> list[Row]:
+        """Those that get the next places, in order; entries that wait for one before them are remembered."""
+        acts = self._acts
+        assert acts is not None  # noqa: S101 - it was read before
+        batches = await _batches(connection, acts.ledger, {one["batch"] for one in found})
+        await self._read_tails(connection, {(one["agent"], one["session"]) for one in found})
+        placed: list[Row] = []
+        for one in found:
+            row = Row(0, *[one[name] for name in Row._fields[1:]])
+            facts = _problem(row, batches.get(one["batch"]), acts, operators)
+            if isinstance(facts, str):
+                continue
+            key = row.agent, row.session, row.sequence
+            if len(self._waiting) < MOST_WAITING:
+                self._waiting[key] = _Candidate(row, facts.previous, int(one["known"]))
+            while (candidate := self._waiting.get(key)) is not None:
+                tail = self._tails.get(key[:2], START)
+                if key[2] > tail.sequence + 1:
+                    break  # the one before it comes with a later transaction, or never
+                del self._waiting[key]
+                if key[2] <= tail.sequence or candidate.previous != (hash_text(tail.hash) if tail.hash else None):
+                    break
+                placed.append(candidate.row)
+                self._tails[key[:2]] = Tail(key[2], candidate.row.hash)
+                if candidate.row.kind in NODE_KINDS:
+                    self._count(acts, candidate.row, operators)
+                key = *key[:2], key[2] + 1
+        return placed
+
+    def _count(self, acts: NodeActs, row: Row, operators: Sequence[str]) -> None:
+        """Count an entry about a node from its place on."""
+        known = len(acts.enrolled)
+        acts.apply(read_entry(row.body), operators)
+        self._rescans = self._rescans or len(acts.enrolled) > known  # what the node wrote before may count now
+
+    async def _read_tails(self, connection: Connection, sessions: Iterable[Session]) -> None:
+        if len(self._tails) > MOST_TAILS:
+            self._tails.clear()
+        unknown = [one for one in sessions if one not in self._tails]
+        if not unknown:
+            return
+        self._tails.update(dict.fromkeys(unknown, START))
+        for one in await connection.fetch(_TAILS, [one[0] for one in unknown], [one[1] for one in unknown]):
+            self._tails[one["agent"], one["session"]] = Tail(one["sequence"], one["hash"])
+
+
+async def _batches(connection: Connection, ledger: str, wanted: Iterable[bytes]) -> Mapping[bytes, _Batch]:
+    """The batches by id, with what is wrong with them."""
+    found = {}
+    for one in await connection.fetch(_BATCHES, list(wanted)):
+        problem = batch_problem(ledger, one["id"], one["node"], one["hashes"], one["signature"])
+        found[one["id"]] = _Batch(one["node"], hashes_of(one["hashes"]) if not problem else frozenset(), problem)
+    return found
+
+
+def _problem(row: Row, batch: _Batch | None, acts: NodeActs, operators: Sequence[str]) -> _Facts | str:
+    """Why an entry gets no place; what is judged further if nothing is wrong with it so far."""
+    if batch is None:
+        return "it has no signature of a node"
+    if batch.problem:
+        return batch.problem
+    if row.hash not in batch.hashes:
+        return f"the node {batch.node} has not signed it"
+    if leaf_hash(row.body) != row.hash:
+        return "its bytes are not those that were hashed"
+    try:
+        facts = _FACTS.decode(row.body)
+    except (ValueError, RecursionError):
+        return "it cannot be read"
+    if facts.ledger != acts.ledger:
+        return f"it is of another ledger, {facts.ledger}"
+    for name in ("agent", "session", "sequence", "id", "kind", "tool", "verdict", "time"):
+        if getattr(row, name) != getattr(facts, name):
+            return f"its index says {name} `{getattr(row, name)}`, and the entry says `{getattr(facts, name)}`"
+    if batch.node in acts.enrolled:
+        return facts
+    if facts.kind in NODE_KINDS:  # it counts by its own signature, whoever sent it
+        with suppress(Unsound):
+            if not acts.problem(read_entry(row.body), operators):
+                return facts
+    return f"the node {batch.node} is not enrolled"
+
+
+# What has no place, for a person --------------------------------------------------------------------------------------
+
+_HELD = f"""
+SELECT {_COLUMNS}, batch, xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled FROM licet.entries
+WHERE {_NO_PLACE} ORDER BY xid, agent, session, sequence LIMIT $1
+"""  # noqa: S608
+_OPEN = """
+SELECT 'connection' AS kind, pid::text AS name, coalesce(application_name, '') AS program,
+    coalesce(datname, '') AS base, coalesce(usename, '') AS role,
+    extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
+FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid != pg_backend_pid()
+UNION ALL
+SELECT 'prepared transaction', gid, '', database, owner, extract(epoch FROM clock_timestamp() - prepared)::float8
+FROM pg_prepared_xacts
+"""
+_YOUNG = 1.0  # seconds
+
+
+class HeldBack(Struct, frozen=True):
+    """An entry without a place, and why."""
+
+    id: str
+    agent: str
+    session: str
+    sequence: int
+    why: str
+
+
+class OpenTransaction(Struct, frozen=True):
+    """A transaction that is still open: no entry of a later one gets its place before it ends."""
+
+    kind: str  # `connection` or `prepared transaction`
+    name: str  # the process id of the server, or the name of the prepared transaction
+    program: str
+    database: str
+    role: str
+    seconds: float | None  # how long it is open; None if this role may not know
+
+    def __str__(self) -> str:
+        age = "for an unknown time" if self.seconds is None else f"for {self.seconds:.0f} seconds"
+        program = f" of {self.program}" if self.program else ""
+        end = f"pg_terminate_backend({self.name})" if self.kind == "connection" else f"ROLLBACK PREPARED '{self.name}'"
+        return (
+            f"{self.kind} {self.name}{program} ({self.role}, database {self.database}) is open {age}: `{end}` ends it"
+        )
+
+
+class Held(Struct, frozen=True):
+    """What has no place in the tree."""
+
+    entries: Sequence[HeldBack]
+    transactions: Sequence[OpenTransaction]
+
+
+async def held_back(connection: Connection, head: KeptHead, operators: Sequence[str]) -> Held:
+    """The first entries without a place, and the transactions that hold the order back. Any node may ask."""
+    begun = await head.begun(connection)
+    acts = await placed_nodes(connection, begun, operators)
+    found = await connection.fetch(_HELD, MOST_HELD_BACK)
+    batches = await _batches(connection, begun.ledger, {one["batch"] for one in found})
+    entries = []
+    for one in found:
+        row = Row(0, *[one[name] for name in Row._fields[1:]])
+        facts = _problem(row, batches.get(one["batch"]), acts, operators)
+        why = facts if isinstance(facts, str) else await _link_problem(connection, row, facts)
+        if not why and not one["settled"]:
+            why = "a transaction that began before it is still open"
+        entries.append(HeldBack(row.id, row.agent, row.session, row.sequence, why or "no sequencer has come to it yet"))
+    transactions = [
+        OpenTransaction(one["kind"], one["name"], one["program"], one["base"], one["role"], one["age"])
+        for one in await connection.fetch(_OPEN)
+        if one["age"] is None or one["age"] > _YOUNG
+    ]
+    return Held(entries, sorted(transactions, key=lambda one: -(one.seconds or 0)))
+
+
+async def _link_problem(connection: Connection, row: Row, facts: _Facts) -> str:
+    tails = await connection.fetch(_TAILS, [row.agent], [row.session])
+    tail = Tail(tails[0]["sequence"], tails[0]["hash"]) if tails else START
+    if row.sequence > tail.sequence + 1:
+        return f"entry {row.sequence - 1} of its session has no place"
+    if row.sequence <= tail.sequence or facts.previous != (hash_text(tail.hash) if tail.hash else None):
+        return "its session continues with another entry in the tree"
+    return ""
+
+
+async def placed_nodes(connection: Connection, begun: Begun, operators: Sequence[str]) -> NodeActs:
+    """The nodes that the entries in the tree enrol."""
+    acts = NodeActs(begun.ledger, begun.key)
+    for one in await connection.fetch(_NODES, NODES_AGENT, NODES_SESSION):
+        with suppress(Unsound, TypeError, ValueError):  # one that was changed enrols nobody
+            row = Row(0, *one)
+            check_row(row)
+            acts.apply(read_entry(row.body), operators)
+    return acts

@@ -1,0 +1,356 @@
+"""The ledger in PostgreSQL: many nodes write one chain for each session, and one sequencer gives places in the tree."""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from backends.postgres.ledger_nodes import ROWS, Team, entry, team, write
+from backends.postgres.test_database import in_loop
+from licet.backends.ledger.state import read_last
+from licet.backends.memory import SystemClock
+from licet.backends.postgres.address import Connection
+from licet.backends.postgres.batches import APPEND
+from licet.backends.postgres.postgres_ledger import PostgresLedger
+from licet.backends.postgres.sequencer import Held, held_back
+from licet.backends.secrets import generated_key
+from licet.core.ledger.entry import Entry
+from licet.guard.deadlines import CURRENT, StoreDeadline
+from licet.guard.ports import LedgerUnavailable
+from postgres_server import server
+
+
+@in_loop
+async def test_a_node_begins_a_ledger_and_enrols_itself(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path) as nodes:
+        (node,) = nodes.nodes
+        await write(node, [f"r{number}" for number in range(5)])
+        outcome = await nodes.verified()
+        assert (outcome.finding, outcome.entries, outcome.signed) == (None, 6, 6)
+        first = (await nodes.sql(ROWS))[0]
+        assert (first["kind"], first["session"]) == ("enrolment", "nodes of the state")
+        assert [one.id for one in await node.entries_of("a", "s")] == [f"r{number}" for number in range(5)]
+    last = read_last(str(store_path / "node0" / "ledger.head"))
+    assert last is not None
+    assert last.facts.size == 6
+
+
+@in_loop
+async def test_four_nodes_on_one_session_are_one_chain(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, 4) as nodes:
+        names = [[f"n{node}-{number}" for number in range(40)] for node in range(4)]
+        one_after_another = [
+            asyncio.gather(*(some(node, names[at][part::4]) for part in range(4)))
+            for at, node in enumerate(nodes.nodes)
+        ]
+        await asyncio.gather(*one_after_another)
+        outcome = await nodes.verified()
+        assert (outcome.finding, outcome.entries) == (None, 160 + 4)
+        kept = await nodes.sql("SELECT id, sequence FROM licet.entries WHERE session = 's' ORDER BY sequence")
+        assert sorted(one["id"] for one in kept) == sorted(name for some_names in names for name in some_names)
+        assert [one["sequence"] for one in kept] == [*range(1, 161)]
+
+
+async def some(ledger: PostgresLedger, names: Sequence[str]) -> None:
+    for name in names:
+        await ledger.record(entry(name))
+
+
+@in_loop
+async def test_killed_connections_lose_and_double_nothing(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, 2) as nodes:
+        names = list[str]()
+        is_killing = True
+
+        async def load(worker: int) -> None:
+            while is_killing:
+                names.append(f"r{len(names)}")
+                await nodes.nodes[worker % 2].record(entry(names[-1]))
+
+        writing = asyncio.gather(*map(load, range(6)))
+        kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        for _ in range(8):
+            before = len(names)
+            while len(names) < before + 10 and not writing.done():
+                await asyncio.sleep(0.005)
+            await nodes.sql(f"{kill} AND pid != pg_backend_pid()")
+        is_killing = False
+        await writing
+        outcome = await nodes.verified()
+        kept = [one["id"] for one in await nodes.sql("SELECT id FROM licet.entries WHERE session = 's'")]
+        assert (outcome.finding, sorted(kept)) == (None, sorted(names))
+        assert outcome.entries == len(names) + 2
+
+
+@in_loop
+async def test_the_same_batch_sent_again_has_the_same_answer(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path) as nodes:
+        (node,) = nodes.nodes
+        begun = await node.begun()
+        batch = node.chains.link(begun.ledger, [entry("r1"), entry("r2"), entry("r3", "t")], node_time())
+        other = node.chains.link(begun.ledger, [entry("r4")], node_time())
+
+        async def twice(connection: Connection) -> list[Any]:
+            return [await connection.fetch(APPEND, *one.arguments()) for one in (batch, other, batch, other)]
+
+        answers = await nodes.databases[0].run(twice)
+        assert answers[0] == answers[2] == []
+        assert [tuple(one) for one in answers[1]] == [("a", "s", 2, batch.rows[1].hash)]
+        assert answers[1] == answers[3]
+        assert await nodes.sql("SELECT count(*) FROM licet.entries") == [(3,)]
+
+
+def node_time() -> datetime:
+    return SystemClock.now()
+
+
+@in_loop
+async def test_a_second_sequencer_changes_nothing(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path) as nodes:
+        await write(nodes.nodes[0], ["r0"])
+        twin = nodes.stranger(at="node0")  # another process of the same node
+        await write(twin, ["r1"])
+        for at in range(6):
+            await asyncio.gather(
+                write(nodes.nodes[at % 2], [f"x{at}-{number}" for number in range(10)], f"t{at}"),
+                *(one.sequencer.place_now() for one in nodes.nodes),
+            )
+        outcome = await nodes.verified()
+        assert (outcome.finding, outcome.entries) == (None, 63)
+
+
+@in_loop
+async def test_a_forgotten_transaction_holds_places_back_and_no_call(postgres: str, store_path: Path) -> None:
+    limited = f"{postgres}&max_head_age=60"
+    now = node_time()
+    async with team(limited, store_path, now=lambda: now) as nodes:
+        nodes.url = postgres
+        (node,) = nodes.nodes
+        await write(node, ["r0"])
+        await node.sequencer.place_now()
+        forgotten = await asyncpg.connect(postgres, server_settings={"application_name": "the forgotten one"})
+        open_transaction = forgotten.transaction()
+        await open_transaction.start()
+        await forgotten.execute("SELECT pg_current_xact_id()")
+        await write(node, ["r1"])
+        assert await node.sequencer.place_now() == 0
+        await asyncio.sleep(1.1)  # younger transactions are nobody's fault
+        held = await explained(nodes)
+        assert [(one.id, one.why) for one in held.entries] == [
+            ("r1", "a transaction that began before it is still open")
+        ]
+        assert [one.program for one in held.transactions] == ["the forgotten one"]
+        assert f"pg_terminate_backend({held.transactions[0].name})" in str(held.transactions[0])
+        now = now.replace(year=now.year + 1)
+        with pytest.raises(LedgerUnavailable, match="max_head_age"):
+            await node.record(entry("r2"))
+        await open_transaction.rollback()
+        await forgotten.close()
+        assert await node.sequencer.place_now() == 1
+        await asyncio.sleep(0)
+        await write(node, ["r3"])
+        assert (await nodes.verified()).entries == 4
+
+
+async def explained(nodes: Team) -> Held:
+    node = nodes.nodes[0]
+
+    async def ask(connection: Connection) -> Held:
+        return await held_back(connection, node.head, ())
+
+    return await nodes.databases[0].once(ask)
+
+
+@in_loop
+async def test_a_node_that_is_not_enrolled_is_refused_and_not_placed(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path) as nodes:
+        await write(nodes.nodes[0], ["r0"])
+        stranger = nodes.stranger()
+        with pytest.raises(LedgerUnavailable, match=f"licet state enrol {stranger.node.public}"):
+            await stranger.record(entry("r1", "t"))
+        begun = await stranger.begun()
+        await sent(nodes, stranger, begun.ledger, entry("r2", "u"))  # as a changed licet would
+        await nodes.verified()
+        (held,) = (await explained(nodes)).entries
+        assert (held.id, held.why) == ("r2", f"the node {stranger.node.public} is not enrolled")
+        with pytest.raises(LedgerUnavailable, match="not enrolled"):
+            await nodes.nodes[0].record(entry("r3", "u"))  # it does not link to what a stranger wrote
+        await nodes.nodes[0].enrol(stranger.node.public)
+        await stranger.record(entry("r4", "t"))
+        await nodes.verified()
+        outcome = await nodes.verified()
+        assert (outcome.finding, outcome.entries) == (None, 5)  # what it wrote before counts now
+
+
+async def sent(nodes: Team, node: PostgresLedger, ledger: str, *entries: Entry) -> None:
+    batch = node.chains.link(ledger, entries, node_time())
+    assert not await nodes.databases[0].once(lambda connection: connection.fetch(APPEND, *batch.arguments()))
+
+
+@in_loop
+async def test_a_dismissed_node_writes_no_more(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, 2) as nodes:
+        first, second = nodes.nodes
+        await write(second, ["r0", "r1"])
+        await first.dismiss(second.node.public)
+        second = nodes.stranger(at="node1")  # after a restart
+        with pytest.raises(LedgerUnavailable, match="is not enrolled"):
+            await second.record(entry("r2"))
+        begun = await second.begun()
+        await sent(nodes, second, begun.ledger, entry("r3", "t"))
+        outcome = await nodes.verified()
+        assert (outcome.finding, outcome.entries) == (None, 5)
+        assert [one.id for one in (await explained(nodes)).entries] == ["r3"]
+
+
+@in_loop
+async def test_operators_alone_enrol_where_a_state_has_them(postgres: str, store_path: Path) -> None:
+    operator, other = generated_key(), generated_key()
+
+    async def operators() -> tuple[str, ...]:
+        return (operator.public,)
+
+    async with team(postgres, store_path, operators=operators) as nodes:
+        (node,) = nodes.nodes
+        with pytest.raises(LedgerUnavailable, match="licet state enrol"):
+            await node.record(entry("r0"))
+        for key in (None, other):
+            with pytest.raises(LedgerUnavailable, match="is no operator"):
+                await node.enrol(node.node.public, key)
+        await node.enrol(node.node.public, operator)
+        await node.record(entry("r1"))
+        assert (await nodes.verified()).entries == 2
+
+
+SET_BACK = {
+    "places": "DELETE FROM licet.heads WHERE size > 3; DELETE FROM licet.places WHERE number > 3",
+    "a place": "UPDATE licet.places SET hash = sha256('x') WHERE number = 5",
+    "the ledger": "UPDATE licet.ledger SET id = 'another'",
+    "all": "TRUNCATE licet.heads, licet.places, licet.ledger, licet.entries, licet.batches",
+}
+
+
+@pytest.mark.parametrize("way", SET_BACK)
+@in_loop
+async def test_a_database_that_was_set_back_is_not_written(postgres: str, store_path: Path, way: str) -> None:
+    async with team(postgres, store_path) as nodes:
+        for number in range(6):
+            await write(nodes.nodes[0], [f"r{number}"])
+            await nodes.nodes[0].sequencer.place_now()
+            if way == "a place" and number == 2:
+                await asyncio.to_thread(nodes.nodes[0].close)
+                before = (store_path / "node0" / "ledger.head").read_bytes()
+    if way == "a place":  # the node saw a head in the middle, and not the last
+        (store_path / "node0" / "ledger.head").write_bytes(before)
+    async with team(postgres, store_path, 0) as nodes:
+        await nodes.sql(SET_BACK[way], "SELECT")
+        node = nodes.stranger(at="node0")
+        with pytest.raises(LedgerUnavailable, match="was set back or changed"):
+            await node.record(entry("late"))
+        assert await nodes.sql("SELECT count(*) FROM licet.entries WHERE id = 'late'") == [(0,)]
+
+
+@in_loop
+async def test_a_backup_in_place_of_the_database_is_noticed_while_it_runs(postgres: str, store_path: Path) -> None:
+    name = postgres.split("/")[3].split("?", maxsplit=1)[0]
+    async with team(postgres, store_path) as nodes:
+        await write(nodes.nodes[0], ["r0", "r1"])
+        await nodes.nodes[0].sequencer.place_now()
+        await asyncio.to_thread(nodes.close)
+    await server().sql(f"CREATE DATABASE {name}_backup TEMPLATE {name}")
+    async with team(postgres, store_path, 0) as nodes:
+        node = nodes.stranger(at="node0")
+        await write(node, ["r2", "r3"])
+        await node.sequencer.place_now()
+        await server().sql(
+            f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname IN ('{name}', '{name}_backup')",
+            f"ALTER DATABASE {name} RENAME TO {name}_gone",
+            f"ALTER DATABASE {name}_backup RENAME TO {name}",
+            "SELECT 1",
+        )
+        with pytest.raises(LedgerUnavailable, match="was set back"):
+            await node.record(entry("r4"))
+        assert await nodes.sql("SELECT count(*) FROM licet.entries WHERE session = 's'") == [(2,)]
+        assert await nodes.sql("SELECT max(size) FROM licet.heads") == [(3,)]
+
+
+@in_loop
+async def test_a_node_that_joins_pins_the_key_of_the_ledger(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, 2) as nodes:
+        first, second = nodes.nodes
+        await second.record(entry("r0"))
+        pinned = (second.directory / "ledger.pub").read_text().strip()
+        assert pinned == first.head.key.public if first.head.key else ""
+        third = nodes.stranger()
+        third.directory.mkdir(parents=True, exist_ok=True)
+        (third.directory / "ledger.pub").write_text(f"{generated_key().public}\n")
+        with pytest.raises(LedgerUnavailable, match=r"ledger\.pub says"):
+            await third.record(entry("r1"))
+
+
+FORGED = {
+    "body": "UPDATE licet.entries SET body = replace(convert_from(body, 'UTF8'), 'allow', 'never')::bytea",
+    "last": "DELETE FROM licet.entries WHERE id = 'r2'",
+    "middle": "DELETE FROM licet.entries WHERE id = 'r1'",
+    "batch": "UPDATE licet.batches SET signature = sha256('x') || sha256('y')",
+    "node": "UPDATE licet.batches SET node = 'ed25519:AAAA'",
+}
+
+
+@pytest.mark.parametrize("way", FORGED)
+@in_loop
+async def test_what_was_changed_in_the_database_is_not_believed(postgres: str, store_path: Path, way: str) -> None:
+    async with team(postgres, store_path, sequences=False) as nodes:
+        (node,) = nodes.nodes
+        await write(node, ["r0", "r1", "r2"])
+        assert len(await node.entries_of("a", "s")) == 3
+        about = " WHERE session = 's'" if way == "body" else ""
+        await nodes.sql(FORGED[way] + about, "SELECT")
+        with pytest.raises(LedgerUnavailable):
+            await node.entries_of("a", "s")
+        if way == "last":
+            with pytest.raises(LedgerUnavailable, match="was set back"):
+                await node.record(entry("r3"))
+        await node.sequencer.place_now()
+        held = {one.id for one in (await explained(nodes)).entries}
+        assert {"body": {"r0", "r1", "r2"}, "last": set(), "middle": {"r2"}}.get(way, {"r0", "r1", "r2"}) <= held
+
+
+@in_loop
+async def test_an_entry_that_cannot_be_written_fails_alone(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path) as nodes:
+        (node,) = nodes.nodes
+        kept = await asyncio.gather(
+            *(node.record(entry(name)) for name in ("r0", "\0", "\ud800", "r1")), return_exceptions=True
+        )
+        assert [type(one) for one in kept] == [type(None), LedgerUnavailable, LedgerUnavailable, type(None)]
+        assert (await nodes.verified()).entries == 3
+
+
+@in_loop
+async def test_a_ledger_that_cannot_be_reached_refuses_in_time(postgres: str, store_path: Path) -> None:
+    async with team(postgres.replace("licet-pg-", "licet-gone-"), store_path) as nodes:
+        token = CURRENT.set(StoreDeadline(0.3))
+        try:
+            with pytest.raises(LedgerUnavailable, match="cannot be reached"):
+                await nodes.nodes[0].record(entry("r0"))
+        finally:
+            CURRENT.reset(token)
+
+
+@in_loop
+async def test_the_runtime_role_suffices(postgres: str, store_path: Path) -> None:
+    name = f"member{os.getpid()}"
+    await server().sql(f"CREATE ROLE {name} LOGIN IN ROLE licet_runtime", "SELECT 1")
+    async with team(postgres.replace("//postgres@", f"//{name}@"), store_path, 2) as nodes:
+        await write(nodes.nodes[1], ["r0", "r1"])
+        assert (await nodes.nodes[0].entries_of("a", "s"))[0].id == "r0"
+        assert (await nodes.verified()).finding is None
+        for statement in ("DELETE FROM licet.entries", "UPDATE licet.heads SET size = 1", "TRUNCATE licet.places"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await nodes.sql(statement)
