@@ -315,9 +315,10 @@ class SessionMemory:
     ) -> None:
         """Restore taint and secrets from the entries of this session, before it is asked anything.
 
-        Values stay unknown that another process read, if it `is_reopened`. `unfinished` are calls of other processes that may return anything yet, or have.
-        `unreadable` is why this ledger never gives entries: it may have read any secret. `also` are secrets that
-        entries do not name, and `why` is a taint that they do not, since they were made under another policy.
+        Values stay unknown that another process read, if it `is_reopened`. `unfinished` are calls of other processes
+        that may return anything yet, or have. `unreadable` is why this ledger never gives entries: it may have read any
+        secret. `also` are secrets that entries do not name, and `why` is a taint that they do not, since they were made
+        under another policy.
         """
         earlier = list(found)
         with self._lock:
