@@ -39,7 +39,7 @@ from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
 from licet.guard.facts import Call, SessionFacts, begun, in_opening
-from licet.guard.flow_steps import judge_call
+from licet.guard.flow_steps import judge_call, keep_entry
 from licet.guard.grant import Grant
 from licet.guard.memory import Moment
 from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
@@ -359,7 +359,7 @@ async def record(call: Call) -> None:
     try:
         call.decision = decision_of(call)
         call.listed_all = call.grant is not None and call.grant.lists_all
-        await in_time(call.stores, ledger.record(call.decision), "the ledger")
+        await in_time(call.stores, keep_entry(call, ledger, call.decision), "the ledger")
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
