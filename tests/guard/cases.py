@@ -126,7 +126,7 @@ class Desk:
         self.approver = MemoryApprover((lambda _: given["answer"]) if "answer" in given else None)
         parts = {"approver": self.approver, "ledger": MemoryLedger(), **parts}
         if "clock" in parts:
-            parts = {"kept_calls": MemoryKeptCalls(lambda clock=parts["clock"]: clock.now().timestamp()), **parts}
+            parts = {"kept_calls": MemoryKeptCalls(lambda: parts["clock"].now().timestamp()), **parts}
         self.parts = parts
         if rest != "again":
             self.backends = None if "backends" in given else Backends.memory(**parts)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from licet.backends.postgres.nodes import Node
     from licet.backends.postgres.postgres_budgets import PostgresBudgets
     from licet.backends.postgres.postgres_freezes import PostgresFreezes
+    from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
     from licet.backends.postgres.postgres_kv import PostgresKv
     from licet.backends.postgres.postgres_ledger import PostgresLedger
 
@@ -63,6 +64,11 @@ class DirectoryState(Struct, frozen=True):
     def shown(self) -> str:
         """For messages."""
         return str(self.path)
+
+    @property
+    def spelled(self) -> str:
+        """The text from which this state can be read anywhere."""
+        return str(straight(self.path))
 
     @property
     def directory(self) -> Path:
@@ -143,6 +149,11 @@ class DatabaseState(Struct, frozen=True):
         return self._opened.database.address.shown
 
     @property
+    def spelled(self) -> str:
+        """The text from which this state can be read anywhere. It never has a password."""
+        return self.address
+
+    @property
     def option(self) -> str:
         """The option that a command needs to find this state, also in another terminal. It never has a password."""
         return f" --state {shlex.quote(self.address)}"
@@ -184,9 +195,9 @@ class DatabaseState(Struct, frozen=True):
         """The standing approvals of deletes."""
         return None
 
-    def kept_calls(self, ledger: Any) -> Any:
-        """What became of calls with an id."""
-        return None
+    def kept_calls(self, ledger: "LedgerStore") -> "PostgresKeptCalls":
+        """What became of calls with an id; the node signs it."""
+        return self._opened.kept_calls
 
     def freezes(self) -> "PostgresFreezes":
         """What stops calls, and who may let them go on."""
@@ -305,6 +316,12 @@ class _Opened:
         from licet.backends.postgres.postgres_budgets import PostgresBudgets
 
         return PostgresBudgets(self.database, self.node)
+
+    @cached_property
+    def kept_calls(self) -> "PostgresKeptCalls":
+        from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
+
+        return PostgresKeptCalls(self.database, self.node, self.ledger.enrolled.check)
 
     @cached_property
     def kv(self) -> "PostgresKv":

@@ -116,9 +116,8 @@ class SqliteFreezes:
         view = self._now()
         return view.why(agent, tool) if view.freezes else ""
 
-    async def look_up(self, agent: str, tool: str) -> str:
-        """The same: every process of this machine sees one file."""
-        return self.frozen(agent, tool)
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Nothing: every process of this machine sees one file."""
 
     async def add(self, act: StateAct) -> None:
         """Keep an act. It is on the disk when this returns."""
@@ -218,9 +217,8 @@ class MemoryFreezes:
         view = self._view
         return view.why(agent, tool) if view.freezes else ""
 
-    async def look_up(self, agent: str, tool: str) -> str:
-        """The same."""
-        return self.frozen(agent, tool)
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Nothing: nobody else knows these freezes."""
 
     async def add(self, act: StateAct) -> None:
         """Keep an act."""

@@ -453,13 +453,21 @@ class Ledger(Protocol):
 
 @runtime_checkable
 class ReadableLedger(Ledger, Protocol):
-    """A ledger from which a session that is opened again learns what it has read before.
+    """A ledger from which a session learns what it has read before, and what it reads in other processes.
 
-    Without one, a session under a policy with `flow:` counts as one that has read untrusted text.
+    Without one, a session under a policy with `flow:` counts as one that has read untrusted text. Each agent that has
+    entries in a session has a chain of them; the names of delegates begin with the agent's and `>`. An entry that
+    `record` has returned for, in any process, is in every later answer.
     """
 
-    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
-        """The entries of a session and of its delegates, in any order; `LedgerUnavailable` if they cannot be read."""
+    async def lengths_of(self, agent: str, session: str) -> Mapping[str, int]:
+        """How many entries a session and its delegates have, by agent. It is asked at each call, so it is cheap."""
+
+    async def entries_of(self, agent: str, session: str, after: Mapping[str, int] | None = None) -> Sequence[Entry]:
+        """The entries of a session and of its delegates, in any order; `LedgerUnavailable` if they cannot be read.
+
+        Of the agents in `after`, the first so many entries are left out.
+        """
 
     async def derived(self, purpose: bytes) -> bytes:
         """A secret for one purpose, which only the holder of the ledger's key can compute."""
@@ -516,11 +524,11 @@ class Freezes(Protocol):
         """Why calls of a tool by an agent are stopped; empty if they are not. For each check, so it is quick.
 
         A freeze that was added by any process of this machine counts at once. One of another node counts when it was
-        heard of, within a second.
+        heard of, within a second, or looked up.
         """
 
-    async def look_up(self, agent: str, tool: str) -> str:
-        """The same for the begin of a call, and exact on every node."""
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Learn what other nodes have frozen, before a call begins: `frozen` then knows every freeze that returned."""
 
     async def add(self, act: StateAct) -> None:
         """Keep an act durably. Who adds a thaw has checked that it counts: a row that does not is never believed."""

@@ -29,8 +29,8 @@ from licet.core.ledger.merkle import HASH_BYTES
 from licet.guard.ports import LedgerUnavailable
 
 APPEND = "SELECT * FROM licet.append_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-_COLUMNS = len(Row._fields) - 1
 PURPOSE = "batch"
+_COLUMNS = len(Row._fields) - 1
 Session = tuple[str, str]  # the agent and the name
 
 
