@@ -15,12 +15,13 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
 from licet.assemble.limits import MOST_SECRET_SOURCES
 from licet.assemble.review import state_directory, straight
+from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION
 from licet.guard.ports import Budgets, Ledger, Unavailable
 from licet.policy_files.policy_paths import NoHome, state_root
 
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from licet.backends.postgres.database import Database
     from licet.backends.postgres.nodes import Node
     from licet.backends.postgres.postgres_budgets import PostgresBudgets
+    from licet.backends.postgres.postgres_freezes import PostgresFreezes
+    from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
     from licet.backends.postgres.postgres_kv import PostgresKv
     from licet.backends.postgres.postgres_ledger import PostgresLedger
 
@@ -61,6 +64,11 @@ class DirectoryState(Struct, frozen=True):
     def shown(self) -> str:
         """For messages."""
         return str(self.path)
+
+    @property
+    def spelled(self) -> str:
+        """The text from which this state can be read anywhere."""
+        return str(straight(self.path))
 
     @property
     def directory(self) -> Path:
@@ -112,7 +120,7 @@ class DirectoryState(Struct, frozen=True):
 
         return LocalStanding(self.approvals(), straight(self.path) / LEDGER)
 
-    def kept_calls(self, ledger: "SqliteLedger") -> "SqliteKeptCalls":
+    def kept_calls(self, ledger: "SqliteLedger | PostgresLedger") -> "SqliteKeptCalls":
         """What became of calls with an id, sealed with a secret that the ledger of this state derives."""
         from licet.backends.kept_calls import SqliteKeptCalls
 
@@ -139,6 +147,11 @@ class DatabaseState(Struct, frozen=True):
     def shown(self) -> str:
         """For messages: without parameters."""
         return self._opened.database.address.shown
+
+    @property
+    def spelled(self) -> str:
+        """The text from which this state can be read anywhere. It never has a password."""
+        return self.address
 
     @property
     def option(self) -> str:
@@ -180,15 +193,15 @@ class DatabaseState(Struct, frozen=True):
 
     def standing(self) -> Any:
         """The standing approvals of deletes."""
-        raise _not_yet("standing approvals")
+        return None
 
-    def kept_calls(self, ledger: Any) -> Any:
-        """What became of calls with an id."""
-        raise _not_yet("calls with an id")
+    def kept_calls(self, ledger: "LedgerStore") -> "PostgresKeptCalls":
+        """What became of calls with an id; the node signs it."""
+        return self._opened.kept_calls
 
-    def freezes(self) -> Any:
+    def freezes(self) -> "PostgresFreezes":
         """What stops calls, and who may let them go on."""
-        raise _not_yet("freezes")
+        return self._opened.freezes
 
     def with_secrets(self, source: SecretSource) -> "DatabaseState":
         """This state, whose password is looked up in one more source of secrets, before those that are known."""
@@ -205,6 +218,8 @@ class DatabaseState(Struct, frozen=True):
 
 
 State = DirectoryState | DatabaseState
+LedgerStore: TypeAlias = "SqliteLedger | PostgresLedger"
+FreezeStore: TypeAlias = "SqliteFreezes | PostgresFreezes"
 Place = State | Path  # code that has only a directory may give that
 
 
@@ -280,7 +295,21 @@ class _Opened:
     def ledger(self) -> "PostgresLedger":
         from licet.backends.postgres.postgres_ledger import PostgresLedger
 
-        return PostgresLedger(self.database, self.node, self._directory)
+        return PostgresLedger(self.database, self.node, self._directory, operators=self._operators)
+
+    async def _operators(self) -> tuple[str, ...]:
+        """The operators of the state, as they are pinned in the directory of this node."""
+        from licet.backends.freezes import read_operators
+
+        found = read_operators(self._directory)
+        return () if found is None else found.keys
+
+    @cached_property
+    def freezes(self) -> "PostgresFreezes":
+        from licet.backends.postgres.postgres_freezes import PostgresFreezes
+
+        recorded = partial(self.ledger.entries_of, STATE_AGENT, STATE_SESSION)
+        return PostgresFreezes(self.database, self.node, self.ledger.enrolled.check, self._directory, recorded)
 
     @cached_property
     def budgets(self) -> "PostgresBudgets":
@@ -289,18 +318,16 @@ class _Opened:
         return PostgresBudgets(self.database, self.node)
 
     @cached_property
+    def kept_calls(self) -> "PostgresKeptCalls":
+        from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
+
+        return PostgresKeptCalls(self.database, self.node, self.ledger.enrolled.check)
+
+    @cached_property
     def kv(self) -> "PostgresKv":
         from licet.backends.postgres.postgres_kv import PostgresKv
 
         return PostgresKv(self.database)
-
-    def kept_calls(self, ledger: Any) -> Any:
-        """What became of calls with an id."""
-        raise _not_yet("calls with an id")
-
-    def freezes(self) -> Any:
-        """What stops calls, and who may let them go on."""
-        raise _not_yet("freezes")
 
     def secret(self, reference: str) -> str | None:
         """The password, by its reference. The loop that asks is busy meanwhile, so the sources get one of their own."""

@@ -227,6 +227,7 @@ class Database:
         if _is_lost(wrong, asyncpg):
             return Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}")
         return self._unavailable(wrong, asyncpg)
+
     def done(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
         """Do something that may ask several times in the thread of the database, for callers that cannot await."""
         doing = asyncio.run_coroutine_threadsafe(work, self._running())

@@ -4,7 +4,6 @@
 CREATE TABLE licet.ledger (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), id text NOT NULL, key text NOT NULL,
     begun timestamptz NOT NULL DEFAULT now(),
-    moved bigint NOT NULL DEFAULT 0,  -- entries that came from a file, and are in no batch: a head of this size has them
     gone text NOT NULL DEFAULT ''  -- where the ledger was moved to; it takes no entries then
 );
 
