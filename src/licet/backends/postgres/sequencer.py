@@ -207,7 +207,7 @@ class Sequencer:
         return count
 
     async def _work(self) -> None:
-        while True:
+        while self._database.is_open_here():
             pause = STANDBY_SECONDS
             try:
                 done = await self._database.asked(self._look, time.monotonic() + CONNECT_TO_SERVER_SECONDS, True)
