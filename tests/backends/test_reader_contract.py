@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from backends.postgres.team_ledger import START_TIME, Team, call, entry
+from licet.assemble.ledger import evidence_pack
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.ledger_move import ledger_to_database
 from licet.backends.postgres.postgres_reader import PostgresReader
 from licet.core.ledger.entry import Row, time_text
-from licet.guard.ports import EntryReader, LedgerUnavailable
+from licet.guard.entry_reader import EntryReader
+from licet.guard.ports import LedgerUnavailable
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +147,8 @@ def test_a_reader_reads_one_snapshot_and_knows_what_waits(postgres: str, tmp_pat
         assert (reader.size, reader.waiting, reader.unknown()) == (4, 3, ("r-s-1-3",))
         assert [row.number for row in reader.show("r-s-1-2")] == [0, 0]
         assert len(list(reader.entries())) == 4
+        with pytest.raises(LedgerUnavailable, match="r-s-1-2 has no place in the tree of the ledger yet"):
+            evidence_pack(reader, reader.show("r-s-1-2"))
         # A transaction that only reads must not hold back the places of what is written meanwhile.
         assert reader.row("SELECT pg_current_xact_id_if_assigned()::text")[0] is None
     team.close()

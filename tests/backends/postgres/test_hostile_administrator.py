@@ -1,4 +1,14 @@
-"""Whoever administers the database can change every row of it. Each change is shown to work, and then to be located."""
+"""Whoever administers the database can change every row of it. Each change is shown to work, and then to be located.
+
+What is not here, because nothing of it is believed or kept there:
+
+- Limits of budgets are in the policy, which is no part of a state. The counters are compared with the ledger when a
+  node starts; other tests change them.
+- A function or a trigger can drop, delay or repeat what it is given, and answer anything. It cannot sign: what it drops
+  is refused or missing in its session, and what it adds is in no batch. The catalog may lie about it, so that `verify`
+  names it is a help, and no proof.
+- Who stops the server, or leaves a transaction open for ever, stops calls or lets heads age, and forges nothing.
+"""
 
 import asyncio
 from collections.abc import Callable, Iterator
