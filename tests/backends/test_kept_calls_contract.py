@@ -257,6 +257,19 @@ def test_what_is_deleted_does_not_stay_in_the_file(store_path: Path, clock: Cloc
     assert b"private" not in b"".join(path.read_bytes() for path in store_path.iterdir())
 
 
+def test_a_caller_that_gives_up_while_it_begins_leaves_its_id_free(store_path: Path, clock: Clock) -> None:
+    async def scene() -> None:
+        store = in_file(store_path, clock)
+        asking = asyncio.create_task(store.begin(KEY, "x", "r-1"))
+        await asyncio.sleep(0)
+        asking.cancel()  # it waits for the disk
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await begun(store, receipt="r-2")
+
+    asyncio.run(scene())
+
+
 def test_a_store_that_cannot_be_used_says_so(tmp_path: Path, clock: Clock) -> None:
     (tmp_path / "kept.sqlite").write_bytes(b"x" * 5000)
     (tmp_path / "kept.sqlite").chmod(0o600)
