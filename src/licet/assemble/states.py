@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -28,7 +28,7 @@ from licet.policy_files.policy_paths import NoHome, state_root
 # Stores are imported where they are opened: a command opens some of them, and a bad command line none.
 if TYPE_CHECKING:
     from licet.backends.approvals.requests import ApprovalStore
-    from licet.backends.approvals.standing import LocalStanding
+    from licet.backends.approvals.standing import LocalStanding, StoredStanding
     from licet.backends.approvals.store import SqliteApprovals
     from licet.backends.freezes import SqliteFreezes
     from licet.backends.kept_calls import SqliteKeptCalls
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from licet.backends.ledger.writer import SqliteLedger
     from licet.backends.postgres.database import Database
     from licet.backends.postgres.nodes import Node
+    from licet.backends.postgres.postgres_approvals import PostgresApprovals
     from licet.backends.postgres.postgres_budgets import PostgresBudgets
     from licet.backends.postgres.postgres_freezes import PostgresFreezes
     from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
@@ -186,14 +187,11 @@ class DatabaseState(Struct, frozen=True):
 
     def approvals(self) -> "ApprovalStore":
         """Requests for approval, and their answers."""
-        from licet.backends.postgres.postgres_approvals import PostgresApprovals
+        return self._opened.approvals
 
-        opened = self._opened
-        return PostgresApprovals(opened.database, opened.node, opened.ledger.enrolled.check, options=self.option)
-
-    def standing(self) -> Any:
+    def standing(self) -> "StoredStanding":
         """The standing approvals of deletes."""
-        return None
+        return self._opened.standing
 
     def kept_calls(self, ledger: "LedgerStore") -> "PostgresKeptCalls":
         """What became of calls with an id; the node signs it."""
@@ -278,7 +276,7 @@ class _Opened:
     def __init__(self, address: str, directory: Path) -> None:
         from licet.backends.postgres.database import Database
 
-        self._directory = directory
+        self._address, self._directory = address, directory
         self.sources: list[SecretSource] = []
         self.database = Database(address, self.secret)
 
@@ -316,6 +314,19 @@ class _Opened:
         from licet.backends.postgres.postgres_budgets import PostgresBudgets
 
         return PostgresBudgets(self.database, self.node)
+
+    @cached_property
+    def approvals(self) -> "PostgresApprovals":
+        from licet.backends.postgres.postgres_approvals import PostgresApprovals
+
+        options = f" --state {shlex.quote(self._address)}"
+        return PostgresApprovals(self.database, self.node, self.ledger.enrolled.check, options=options)
+
+    @cached_property
+    def standing(self) -> "StoredStanding":
+        from licet.backends.postgres.postgres_approvals import PostgresStanding
+
+        return PostgresStanding(self.approvals, self.ledger, self.database, self.node)
 
     @cached_property
     def kept_calls(self) -> "PostgresKeptCalls":
@@ -359,7 +370,3 @@ class _Opened:
 
 
 _OPENED: dict[tuple[str, str], _Opened] = {}
-
-
-def _not_yet(what: str) -> Unavailable:
-    return Unavailable(f"this licet has no {what} in PostgreSQL: use a state directory")

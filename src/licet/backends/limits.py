@@ -70,6 +70,7 @@ FORGET_RESERVATIONS_SECONDS = 3600.0  # seconds; that what has ended is known, s
 HEARTBEAT_SECONDS = 5.0  # seconds; between two checks that the connection which listens is alive
 LOOK_AGAIN_SECONDS = 5.0  # seconds; after which who waits for an answer looks for it, although none was notified
 MOST_TURNS = 20  # attempts; to find, use or store a request for approval while other nodes do the same
+STANDING_SECONDS = 2.0  # seconds; that what the stores said of standing approvals is used before it is read again
 SIGNATURES_KEPT = 4096  # signatures; of rows that were checked and are not checked again
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 MOST_APPENDED = 512  # entries; in one batch of a node
