@@ -21,7 +21,7 @@ from licet.assemble.never_writable import protect_in
 from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import BadState, DatabaseState, DirectoryState, Place, State, read_state, state_at
 from licet.backends.approvals.requests import ApprovalStore
-from licet.backends.approvals.standing import LocalStanding
+from licet.backends.approvals.standing import StoredStanding
 from licet.backends.budgets import MemoryBudgets
 from licet.backends.files.local import LocalFiles
 from licet.backends.freezes import MemoryFreezes
@@ -600,7 +600,7 @@ def stored_approvals(state: Place) -> ApprovalStore:
     return state_at(state).approvals()
 
 
-def standing_approvals(state: Place) -> LocalStanding:
+def standing_approvals(state: Place) -> StoredStanding:
     """The standing approvals in a state."""
     return state_at(state).standing()
 

@@ -38,6 +38,11 @@ MOST_OPERATORS_BYTES = 65_536  # bytes; of the file with the pinned keys of oper
 KEPT_SECONDS = 24 * 3600  # seconds; that what became of such a call is kept
 SWEPT_AT_ONCE = 100  # calls; that are forgotten when another one begins
 
+ALIVE_SECONDS = 15.0  # seconds; after which the end of a call is unknown whose node no longer says that it runs
+MOST_BEGUN = 64  # calls with an id; that begin in one statement
+SWEEP_PAUSE = 10.0  # seconds; between two looks of a node for results whose time is over
+CLOCKS_APART = 3600  # seconds; that the clocks of two nodes may differ before a kept result counts as an old one
+
 # PostgreSQL.
 MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the one that listens
 CONNECT_TO_SERVER_SECONDS = 5.0  # seconds; to make one connection, so that another host of the address has a turn
@@ -72,7 +77,6 @@ MOST_APPENDED = 512  # entries; in one batch of a node
 MOST_TAILS = 100_000  # sessions; whose ends a node remembers; of others it asks the database
 CHECK_SECONDS = 1.0  # seconds; after which a node that writes looks at the newest head and at its enrolment again
 ENROLLED_SECONDS = 2.0  # seconds; for which an enrolled node counts before the ledger is asked again
-UNKNOWN_NODE_SECONDS = 0.2  # seconds; for which an unknown node counts as unknown
 HASHES_AT_ONCE = 65_536  # hashes; of the tree that are read at once
 PLACE_SECONDS = 0.1  # seconds; between two looks of the sequencer for entries without a place
 STANDBY_SECONDS = 0.5  # seconds; after which another sequencer takes over, if entries wait and no head was signed

@@ -38,8 +38,8 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
-from licet.guard.facts import Call, SessionFacts, begun
-from licet.guard.flow_steps import judge_call
+from licet.guard.facts import Call, SessionFacts, begun, in_opening
+from licet.guard.flow_steps import judge_call, keep_entry
 from licet.guard.grant import Grant
 from licet.guard.memory import Moment
 from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
@@ -93,8 +93,10 @@ async def begin(
     id: str = "",  # noqa: A002
 ) -> Call:
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
-    await look_up_end(session)  # at each call: `licet session end` is another process
-    await look_up_freeze(session, tool)
+    with in_opening(session.gate.policy, tool):
+        await look_up_end(session)  # at each call: `licet session end` is another process
+        if not session.store_error:
+            await look_up_freeze(session, tool)
     session.gate.renew_standing()
     return begun(session, tool, purpose, moment, id)
 
@@ -357,7 +359,7 @@ async def record(call: Call) -> None:
     try:
         call.decision = decision_of(call)
         call.listed_all = call.grant is not None and call.grant.lists_all
-        await in_time(call.stores, ledger.record(call.decision), "the ledger")
+        await in_time(call.stores, keep_entry(call, ledger, call.decision), "the ledger")
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)

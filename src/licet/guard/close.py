@@ -11,7 +11,7 @@ from licet.errors import Refused
 from licet.guard.approvals_and_budgets import settle
 from licet.guard.deadlines import finish
 from licet.guard.facts import Call
-from licet.guard.flow_steps import Handed, hand_over, unrecorded
+from licet.guard.flow_steps import Handed, hand_over, keep_entry, unrecorded
 from licet.guard.grant import Grant
 from licet.guard.limits import CLOSING_SECONDS, MOST_OF_LOGS
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -62,7 +62,7 @@ async def close(call: Call, parts: ResultParts) -> Result:
     if ledger is not None:
         try:
             handed, made = await finish(call.stores, made_receipt(call, parts), "the receipt")
-            await finish(call.stores, ledger.record(made), "the ledger")
+            await finish(call.stores, keep_entry(call, ledger, made), "the ledger")
         except (asyncio.CancelledError, Exception) as error:  # a ledger, which may be a user's, can cancel itself
             _unrecorded(call, parts, error)
             handed = unrecorded(call, handed, parts.error) if handed is not None else None

@@ -1,4 +1,4 @@
-"""The contract of ledgers that can be verified, on the memory twin and on SQLite: the entries that calls leave."""
+"""The contract of ledgers that can be verified, in memory, SQLite and PostgreSQL: the entries that calls leave."""
 
 import asyncio
 import json
@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
+from backends.postgres.ledger_nodes import Team
 from guard.gates import call, gate
 from licet import Backends, Context, Gate, Refused, tool
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
+from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import check_signature
 from licet.core.decision.decision import KeyPlaced
 from licet.core.ledger.entry import Row, entry_fields
@@ -22,6 +25,7 @@ from licet.core.ledger.verify import Outcome, verify
 from licet.core.values import data_digest
 from licet.guard.bind import BoundContext, parts_of
 from licet.guard.ports import Answered
+from postgres_server import fresh
 
 SECRET = "hunter2-and-some-more"
 
@@ -29,11 +33,15 @@ SECRET = "hunter2-and-some-more"
 class Kept:
     """A ledger and its entries."""
 
-    def __init__(self, ledger: SqliteLedger | MemoryLedger) -> None:
-        self.ledger = ledger
+    def __init__(self, ledger: SqliteLedger | MemoryLedger | PostgresLedger, team: Team | None = None) -> None:
+        self.ledger, self.team = ledger, team
 
     def verified(self) -> Outcome:
         ledger = self.ledger
+        if isinstance(ledger, PostgresLedger):
+            assert self.team is not None
+            outcome = asyncio.run(self.team.verified())  # the node has enrolled itself in the first entry
+            return replace(outcome, entries=outcome.entries - 1, signed=outcome.signed - 1)
         if isinstance(ledger, MemoryLedger):
             return verify(ledger.rows, ledger.checkpoints(), key=ledger.key, check=check_signature)
         ledger.close()
@@ -42,6 +50,10 @@ class Kept:
 
     def rows(self) -> list[Row]:
         ledger = self.ledger
+        if isinstance(ledger, PostgresLedger):
+            assert self.team is not None
+            asyncio.run(self.team.nodes[0].sequencer.place_now())
+            return [row for row in asyncio.run(self.team.rows()) if row.kind != "enrolment"]
         if isinstance(ledger, MemoryLedger):
             return list(ledger.rows)
         with LedgerReader(ledger.path) as reader:
@@ -55,10 +67,15 @@ class Kept:
         return receipt
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     if request.param == "memory":
         yield Kept(MemoryLedger())
+        return
+    if request.param == "postgres":
+        nodes = Team(fresh(), tmp_path / "nodes")
+        yield Kept(nodes.stranger(), nodes)
+        nodes.close()
         return
     ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
     yield Kept(ledger)

@@ -17,7 +17,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct
 
-from licet.backends.limits import ENROLLED_SECONDS, UNKNOWN_NODE_SECONDS
+from licet.backends.limits import ENROLLED_SECONDS
 from licet.backends.postgres.address import Connection
 from licet.backends.secrets import SigningKey, check_signature, create_key, read_key
 from licet.core.ledger.entry import (
@@ -125,7 +125,9 @@ class NodeActs:
     def __init__(self, ledger: str, key: str) -> None:
         self.ledger, self._key = ledger, key
         self.enrolled: set[str] = set()
-        self.ever: set[str] = set()  # also those that were dismissed: what they wrote before still counts
+        # Also those that were dismissed: what they wrote before still counts. The key of the ledger has signed what was
+        # moved from a file.
+        self.ever: set[str] = {key}
         self._nonces: set[str] = set()
 
     def problem(self, entry: Entry, operators: Sequence[str]) -> str:
@@ -198,23 +200,25 @@ class Enrolled:
 
     async def check(self, public: str) -> bool:
         """Whether a node is enrolled."""
-        await self._fresh(public)
-        return self._acts is not None and public in self._acts.enrolled
+        if self._is_due(public):
+            await self._ask(self.read)
+        return public in self.now
 
     async def check_ever(self, public: str) -> bool:
         """Whether a node is enrolled, or was: what it wrote in the ledger before it was dismissed still counts."""
-        await self._fresh(public)
-        return self._acts is not None and public in self._acts.ever
+        if public not in self.ever:
+            await self._ask(self.read)
+        return public in self.ever
 
     async def check_over(self, connection: Connection, public: str) -> bool:
         """As `check`, over a connection that is open already."""
         if self._is_due(public):
             await self.read(connection)
-        return self._acts is not None and public in self._acts.enrolled
+        return public in self.now
 
     async def check_ever_over(self, connection: Connection, public: str) -> bool:
         """As `check_ever`, over a connection that is open already."""
-        if public not in self.ever and self._is_due(public):
+        if public not in self.ever:
             await self.read(connection)
         return public in self.ever
 
@@ -228,14 +232,8 @@ class Enrolled:
         """The nodes that are enrolled, as far as this process has read."""
         return frozenset() if self._acts is None else frozenset(self._acts.enrolled)
 
-    async def _fresh(self, public: str) -> None:
-        if self._is_due(public):
-            await self._ask(self.read)
-
     def _is_due(self, public: str) -> bool:
-        age = time.monotonic() - self._read
-        is_known = self._acts is not None and public in self._acts.enrolled
-        return self._acts is None or age > (ENROLLED_SECONDS if is_known else UNKNOWN_NODE_SECONDS)
+        return public not in self.now or time.monotonic() - self._read > ENROLLED_SECONDS
 
     async def read(self, connection: Connection) -> None:
         """Read the entries about nodes that are new."""

@@ -220,8 +220,7 @@ class PostgresLedger:
             await self._send(connection, begun, sending)
         except LedgerUnavailable as wrong:
             return [LedgerUnavailable(*wrong.args) for _ in entries]
-        self._sending = None
-        self._has_written = True
+        self._has_written = True  # the answer is kept too: the connection may be lost when it is given back
         return [sending.outcomes.get(at) for at in range(len(entries))]
 
     async def _send(self, connection: Connection, begun: Begun, sending: _Sending) -> None:
