@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -354,3 +355,16 @@ async def test_the_runtime_role_suffices(postgres: str, store_path: Path) -> Non
         for statement in ("DELETE FROM licet.entries", "UPDATE licet.heads SET size = 1", "TRUNCATE licet.places"):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await nodes.sql(statement)
+
+
+@in_loop
+async def test_a_sequencer_fills_the_tree_by_itself_and_ends_with_its_database(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path) as nodes:
+        await write(nodes.nodes[0], ["r0", "r1"])
+        until = time.monotonic() + 10
+        while len(await nodes.rows()) < 3 and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        assert [row.id for row in await nodes.rows()][1:] == ["r0", "r1"]
+        began = time.monotonic()
+        await asyncio.to_thread(nodes.databases[0].close)
+        assert time.monotonic() - began < 2

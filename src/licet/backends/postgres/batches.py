@@ -7,6 +7,7 @@ database says how the session ends now, and the entry is linked to that.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
@@ -28,6 +29,7 @@ from licet.core.ledger.merkle import HASH_BYTES
 from licet.guard.ports import LedgerUnavailable
 
 APPEND = "SELECT * FROM licet.append_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+_COLUMNS = len(Row._fields) - 1
 _PURPOSE = "batch"
 Session = tuple[str, str]  # the agent and the name
 
@@ -133,11 +135,16 @@ class Chains:
                 self.note(session, Tail(row.sequence, row.hash))
 
 
-def read_rows(found: Iterable[Mapping[str, object]], ledger: str) -> list[tuple[Row, LinkedEntry]]:
+def row_of(found: Any) -> Row:
+    """The row of an entry that a query has returned, whose first columns are those of `Row` without the number."""
+    return Row(0, *tuple(found)[:_COLUMNS])
+
+
+def read_rows(found: Iterable[object], ledger: str) -> list[tuple[Row, LinkedEntry]]:
     """Read entries that the database has returned: what was changed there is an error, and no entry."""
     rows: list[tuple[Row, LinkedEntry]] = []
     for one in found:
-        row = Row(0, *(one[name] for name in Row._fields[1:]))  # type: ignore[arg-type]
+        row = row_of(one)
         try:
             check_row(row)
             entry = read_entry(row.body)

@@ -268,6 +268,10 @@ class Database:
 
     # In the thread of the database -----------------------------------------------------------------------------------
 
+    def is_open_here(self) -> bool:
+        """Whether the event loop that asks is that of the connections: not any more once they are closed."""
+        return self._loop is asyncio.get_running_loop()
+
     async def asked(self, act: Callable[[Connection], Awaitable[T]], until: float, transaction: bool) -> T:
         """Do something over a connection, in the thread of the database; again after a lost one, until a deadline."""
         try:

@@ -86,12 +86,12 @@ BEGIN
             SELECT given.agent, given.session, given.sequence, given.id, given.kind, given.tool, given.verdict,
                 given.time, given.hash, given.body, batch_id
             FROM given LEFT JOIN LATERAL (
-                SELECT entries.sequence, entries.hash FROM entries
+                SELECT entries.hash FROM entries
                 WHERE entries.agent = given.agent AND entries.session = given.session
-                ORDER BY entries.sequence DESC LIMIT 1
-            ) AS tail ON true
-            WHERE given.previous IS NOT NULL AND coalesce(tail.sequence, 0) = given.sequence - 1
-                AND coalesce(tail.hash, '') = given.previous
+                    AND entries.sequence = given.sequence - 1 LIMIT 1
+            ) AS before ON true
+            WHERE given.previous IS NOT NULL AND coalesce(before.hash, '') = given.previous
+                AND (given.sequence = 1 OR before.hash IS NOT NULL)
             ORDER BY given.agent COLLATE "C", given.session COLLATE "C"
             ON CONFLICT DO NOTHING
             RETURNING entries.agent, entries.session
