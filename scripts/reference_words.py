@@ -48,6 +48,8 @@ REASONS = {
     "FLOW_ORIGIN": "The session has read untrusted text, and a value does not come from where `flow:` says.",
     "FLOW_SECRET": "The session has read a secret, and the call could pass it to somebody who may not read it.",
     "FLOW_NOT_ASKED_FOR": "The words of the task do not ask for the call, after the session has read untrusted text.",
+    "CALL_ID_REUSED": "The id of the call was used for a call with other arguments within 24 hours.",
+    "CALL_UNKNOWN": "A call with this id began, and how it ended is not known. It is not run again.",
     "APPROVAL_REQUIRED": "A person must approve first, and nobody has answered yet.",
     "APPROVAL_DENIED": "A person said no.",
     "APPROVAL_EXPIRED": "The question was not answered, or the answer not used, in time.",

@@ -46,11 +46,13 @@ def no_organisation(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def postgres() -> str:
+def postgres() -> Iterator[str]:
     """The address of a new database of a real server, with the tables of licet."""
     from postgres_server import fresh
 
-    return fresh()
+    yield fresh()
+    if (states := sys.modules.get("licet.assemble.states")) is not None:
+        states.close_databases()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -163,6 +165,7 @@ def store_path(store_root: Path) -> Iterator[Path]:
 def own_state(store_root: Path) -> None:
     """Keep tests away from the state of the user who runs them: policies that this user trusts would change results."""
     os.environ["XDG_STATE_HOME"] = str(store_root / "user-state")
+    os.environ.pop("LICET_STATE", None)
 
 
 @pytest.fixture(scope="session", autouse=True)

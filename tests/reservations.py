@@ -1,8 +1,12 @@
-"""What a file of budgets still holds for calls that have not ended."""
+"""What a store of budgets still holds for calls that have not ended."""
 
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+
+EMPTY = "".join(
+    f"DELETE FROM licet.{table};" for table in ("budget_counters", "reservations", "leases", "budget_batches")
+)  # of a database of budgets
 
 
 def held_in(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The contract of budgets, on the memory twin and on SQLite; and what a file adds to it."""
+"""The contract of budgets, on the memory twin, on SQLite and on PostgreSQL; and what a file adds to it."""
 
 import asyncio
 import signal
@@ -15,19 +15,37 @@ import pytest
 from effort import LONG
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.postgres_budgets import PostgresBudgets
 from licet.core.decision.request import Spent, Usage
 from licet.core.policy.terms import Budget
 from licet.guard.ports import Budgets, Claim, Reservation, Unavailable
 from older_files import older_file
-from reservations import held_in
+from postgres_server import fresh
+from reservations import EMPTY, held_in
 
 D = Decimal
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite, flushed by a ledger"])
+@pytest.fixture(scope="module")
+def shared_database() -> str:
+    return fresh()
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite, flushed by a ledger", "postgres", "postgres, leased"])
 def budgets(request: pytest.FixtureRequest, store_path: Path) -> Iterator[Budgets]:
     if request.param == "memory":
         yield MemoryBudgets()
+        return
+    if "postgres" in request.param:
+        database = Database(request.getfixturevalue("shared_database"))
+        database.wait(lambda connection: connection.execute(EMPTY), 10)
+        lease = D(1) if "leased" in request.param else None
+        store = PostgresBudgets(database, Node.of(store_path / "node"), lease)
+        yield store
+        store.close()
+        database.close()
         return
     ledger = SqliteLedger(store_path / "state" / "ledger.sqlite") if "ledger" in request.param else None
     kept = SqliteBudgets(store_path / "state" / "budgets.sqlite", ledger)

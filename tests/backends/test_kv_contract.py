@@ -1,4 +1,4 @@
-"""The contract of key-value stores, on the memory twin and on SQLite; and what a file adds to it."""
+"""The contract of key-value stores, on the memory twin, on SQLite and on PostgreSQL; and what a file adds to it."""
 
 import asyncio
 import ctypes
@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 
 from licet.backends.kv import MemoryKv, SqliteKv
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.postgres_kv import PostgresKv
 from licet.guard.ports import Kv, TooLarge, Unavailable
 from older_files import older_file
+from postgres_server import fresh
 
 
 class Clock:
@@ -33,8 +36,27 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+KINDS = ["memory", "sqlite", "postgres"]
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Database]:
+    """One database for the file: each test begins with empty tables."""
+    made = Database(fresh())
+    yield made
+    made.close()
+
+
+def emptied(database: Database) -> Database:
+    tables = "TRUNCATE licet.kv_entries, licet.kv_sizes, licet.kv_writes"
+    database.wait(lambda connection: connection.execute(tables), 10)
+    return database
+
+
+@pytest.fixture(params=KINDS)
 def kv(request: pytest.FixtureRequest, store_path: Path, clock: Clock) -> Kv:
+    if request.param == "postgres":
+        return PostgresKv(emptied(request.getfixturevalue("database")), clock)
     return MemoryKv(clock) if request.param == "memory" else SqliteKv(store_path / "state" / "kv.db", clock)
 
 
@@ -198,8 +220,10 @@ ROOM: dict[str, tuple[list[Step], bool]] = {
 }
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=KINDS)
 def small(request: pytest.FixtureRequest, store_path: Path, clock: Clock) -> Kv:
+    if request.param == "postgres":
+        return PostgresKv(emptied(request.getfixturevalue("database")), clock, MOST)
     if request.param == "memory":
         return MemoryKv(clock, MOST)
     return SqliteKv(store_path / "small.db", clock, MOST)
@@ -231,15 +255,16 @@ def test_a_scope_takes_so_much_and_no_more(small: Kv, clock: Clock, case: str) -
     asyncio.run(run())
 
 
-def test_a_scope_above_the_limit_may_become_smaller(store_path: Path) -> None:
+def test_a_scope_above_the_limit_may_become_smaller(store_path: Path, database: Database) -> None:
     memory, path = MemoryKv(), store_path / "kv.db"
+    wide, narrow = PostgresKv(emptied(database)), PostgresKv(database, most_bytes=MOST)
     large, tight = SqliteKv(path), SqliteKv(path, most_bytes=MOST)
 
     async def run() -> None:
-        for store in (memory, large):
+        for store in (memory, large, wide):
             await store.set("s", "a", "x" * 5000)
         memory._most = MOST
-        for store in (memory, tight):
+        for store in (memory, tight, narrow):
             await store.set("s", "a", "x" * 4000)
             with pytest.raises(TooLarge):
                 await store.set("s", "a", "x" * 4001)

@@ -6,8 +6,9 @@ The form of the files, the matchers and the paths are those of tests/cli/cases.p
                                     declares that tool in another way. PARTS are backends and OPTIONS arguments of the
                                     gate; `answer` is what the approver says, `rules` are the `tools` of the manifest,
                                     `top` is what it has beside `capabilities`, and all else is in those
-    call TOOL NAME=VALUE @WHO: …    a call, in the session `s` or that of WHO. Nothing is expected but that it is ok; or
-                                    its reason; or parts of the result, by path; or a list, for one call after another
+    call TOOL NAME=VALUE /ID @WHO: …    a call, with an id if there is one, in the session `s` or that of WHO. Nothing
+                                    is expected but that it is ok; or its reason; or parts of the result, by path; or a
+                                    list, for one call after another
     delegate WHO: RULES             of the session `s`; or a mapping with `of`, `allow` and `deny`
     reload: {…}                     another manifest, as `gate` has it; `add: {…}` changes the last, `admit: [NAME…]`
                                     says for which tools
@@ -34,11 +35,13 @@ from guard.gates import policy
 from guard.tools import RAN, TOOLS
 from licet import Backends, CapabilitySet, Gate, Manifest, Result, Tool, tool, validate_registration
 from licet.backends.approvals.terminal import MemoryApprover
+from licet.backends.kept_calls import MemoryKeptCalls
 from licet.backends.memory import MemoryClock, MemoryLedger
 from licet.core.decision.request import bundle_account
 
 HERE = Path(__file__).parent / "cases"
 PARTS = {"environ", "files", "secrets", "budgets", "ledger", "approver", "argument_rules", "kv", "sandbox", "clock"}
+PARTS.add("kept_calls")
 OPTIONS = {"on_misfit", "pin"}
 
 
@@ -72,7 +75,7 @@ class Desk:
 
     def __init__(self, here: Path, known: dict[str, Any], opened: AsyncExitStack) -> None:
         self.here, self.opened, self.seen = here, opened, list[Any]()
-        self.known = {"here": str(here), "x129": "x" * 129}
+        self.known = {"here": str(here), "x129": "x" * 129, "long": "x" * 3000}
         self.filled = Words.filled.__get__(self)
         self.filled_part = Words.filled_part.__get__(self)
         self.known |= {name: self.filled(value) for name, value in known.items()}
@@ -122,6 +125,8 @@ class Desk:
             parts["ledger"] = MemoryLedger(quota=parts["ledger"])
         self.approver = MemoryApprover((lambda _: given["answer"]) if "answer" in given else None)
         parts = {"approver": self.approver, "ledger": MemoryLedger(), **parts}
+        if "clock" in parts:
+            parts = {"kept_calls": MemoryKeptCalls(lambda: parts["clock"].now().timestamp()), **parts}
         self.parts = parts
         if rest != "again":
             self.backends = None if "backends" in given else Backends.memory(**parts)
@@ -210,12 +215,13 @@ class Desk:
     async def do_call(self, rest: str, expected: Any) -> None:
         words = rest.split(" ")
         who = words.pop()[1:] if words[-1].startswith("@") else "s"
+        call_id = words.pop()[1:] if words[-1].startswith("/") else None
         given = {name: yaml.safe_load(value) for name, _, value in (word.partition("=") for word in words[1:])}
         for each in expected if isinstance(expected, list) else [expected]:
             one = dict(each) if isinstance(each, dict) else {"reason": each or "ALLOWED"}
             more = one.pop("given", {})
             arguments = {**given, **more} if isinstance(more, dict) else more
-            result = await (await self.session(who)).call(words[0], arguments)
+            result = await (await self.session(who)).call(words[0], arguments, id=call_id)
             self.compare(rest, result, one)
 
     async def do_calls(self, rest: str, calls: list[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from guard.gates import call, gate
 from guard.tools import counted, note, remember
 from licet import Backends, Gate, Tool
-from licet.backends.approvals.store import request_of
+from licet.backends.approvals.requests import request_of
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.ports import Answer, Question
 

@@ -33,7 +33,7 @@ def tried(case: Case, here: Path, **known: Any) -> None:
     asyncio.run(steps())
 
 
-@pytest.mark.parametrize("case", all_cases("calls.yaml", "asking.yaml", "misfits.yaml"))
+@pytest.mark.parametrize("case", all_cases("calls.yaml", "asking.yaml", "misfits.yaml", "repeated.yaml"))
 def test_case(case: Case, tmp_path: Path) -> None:
     tried(case, tmp_path)
 

@@ -5,6 +5,7 @@ import itertools
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from licet import Backends, Context, Gate, Refused, Result, tool
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.kv import MemoryKv, SqliteKv
 from licet.backends.memory import MemoryLedger
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.postgres_kv import PostgresKv
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.ports import Answer, Kv, Question
 from licet.guard.session_end import mark_ended
@@ -178,6 +181,50 @@ def test_a_call_that_waits_for_a_person_does_not_outlive_its_session(store_path:
     result = asyncio.run(run())
     assert (result.reason, result.code) == ("SESSION_ENDED", "not_available")
     assert [entry.kind for entry in ledger.entries] == ["receipt"]
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite", "postgres"])
+@pytest.mark.parametrize("by_delegate", [False, True])
+def test_a_running_call_is_cancelled_when_another_process_ends_its_session(
+    store_path: Path, request: pytest.FixtureRequest, kind: str, by_delegate: bool
+) -> None:
+    here: Kv
+    there: Kv
+    close: list[Any] = []
+    if kind == "memory":
+        here = there = MemoryKv()
+    elif kind == "sqlite":
+        here, there = SqliteKv(store_path / "kv.sqlite"), SqliteKv(store_path / "kv.sqlite")
+        close = [here, there]
+    else:
+        close = [Database(request.getfixturevalue("postgres")) for _ in range(2)]
+        here, there = PostgresKv(close[0]), PostgresKv(close[1])
+
+    async def run() -> tuple[Result, Result, float]:
+        at = opened(store_path, here)
+        async with at.session("s") as session, at.session("other") as other:
+            caller = session.delegate(agent="child", allow=["fs:*:/srv", "env:read:HOME"]) if by_delegate else session
+            calling = asyncio.ensure_future(caller.call("hold"))
+            await BEGUN[0].wait()
+            BEGUN[0].clear()
+            staying = asyncio.ensure_future(other.call("hold"))
+            await BEGUN[0].wait()
+            began = monotonic()
+            await mark_ended(there, "tester", "s")
+            result = await calling
+            took = monotonic() - began
+            await asyncio.sleep(0)
+            assert not staying.done()  # it is of another session
+            await other.end()
+            return result, await caller.call("hold"), took
+
+    result, later, took = asyncio.run(run())
+    for one in close:
+        one.close()
+    assert [one.reason for one in (result, later)] == ["SESSION_ENDED"] * 2
+    assert took < 1
+    assert SEEN
+    assert not set(SEEN) & {"done"}
 
 
 def test_calls_of_a_delegate_end_with_the_session_that_delegated(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 
 from licet.assemble.gate import standing_approvals
 from licet.assemble.review import Places, state_directory
-from licet.backends.approvals.store import StoredRequest
+from licet.assemble.states import Place
+from licet.backends.approvals.requests import StoredRequest
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
@@ -188,7 +189,7 @@ def state_of(path: Path) -> Path:
     return state_directory(policy_root(path))
 
 
-def with_standing(manifest: Manifest, path: Path, state: Path | None = None) -> Manifest:
+def with_standing(manifest: Manifest, path: Path, state: Place | None = None) -> Manifest:
     """A manifest with the standing approval of its deletes that counts here, or with the reason why none does."""
     try:
         store = standing_approvals(state or state_of(path))
@@ -209,7 +210,7 @@ def deletes_to_approve(manifest: Manifest) -> CapabilitySet:
     return meet_written_layers(manifest.layers) & FILE_DELETES
 
 
-def give_standing(manifest: Manifest, places: Places, state: Path, days: int) -> StoredRequest:
+def give_standing(manifest: Manifest, places: Places, state: Place, days: int) -> StoredRequest:
     """Give a standing approval of what `deletes_to_approve` says, or ask for its signatures.
 
     Only for a person who was shown it at a terminal. Raises `Unavailable` or `LedgerUnavailable`.
@@ -219,7 +220,7 @@ def give_standing(manifest: Manifest, places: Places, state: Path, days: int) ->
     return asyncio.run(store.give(manifest.digest, manifest.agent, places.workdir, deletes, manifest.approvals, days))
 
 
-def withdraw_all(path: Path) -> list[str]:
+def withdraw_all(path: Path, state: Place | None = None) -> list[str]:
     """Withdraw every standing approval in the state of a policy file; returns their ids."""
-    store = standing_approvals(state_of(path))
+    store = standing_approvals(state or state_of(path))
     return asyncio.run(store.withdraw_all())

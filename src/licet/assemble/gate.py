@@ -18,24 +18,27 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack
 from msgspec import field
 
 from licet.assemble.never_writable import protect_in
-from licet.assemble.review import Places, state_directory, state_option, straight
-from licet.backends.approvals.standing import LocalStanding
-from licet.backends.approvals.store import SqliteApprovals
-from licet.backends.budgets import MemoryBudgets, SqliteBudgets
+from licet.assemble.review import Places, state_directory, straight
+from licet.assemble.states import BadState, DatabaseState, DirectoryState, Place, State, read_state, state_at
+from licet.backends.approvals.requests import ApprovalStore
+from licet.backends.approvals.standing import StoredStanding
+from licet.backends.budgets import MemoryBudgets
 from licet.backends.files.local import LocalFiles
+from licet.backends.freezes import MemoryFreezes
 from licet.backends.http import HttpClient
-from licet.backends.kv import SqliteKv
-from licet.backends.ledger.writer import SqliteLedger
+from licet.backends.kept_calls import MemoryKeptCalls
 from licet.backends.memory import MemoryLedger, SystemClock
-from licet.backends.secrets import ChainSecrets, EnvironmentSecrets
+from licet.backends.secrets import ChainSecrets, EnvironmentSecrets, read_approver_key
 from licet.core.decision.request import Ground
 from licet.core.policy.connector import Installed
 from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.execution import Processes, Sandbox
+from licet.guard.freezing import OperatorKey
 from licet.guard.gate import BareGate
 from licet.guard.grant import Observer
+from licet.guard.handles.secrets_and_kv import getter
 from licet.guard.held_paths import Protect
 from licet.guard.import_path import WritableImports
 from licet.guard.ports import (
@@ -45,7 +48,9 @@ from licet.guard.ports import (
     Budgets,
     Clock,
     Files,
+    Freezes,
     Http,
+    KeptCalls,
     Kv,
     Ledger,
     Ports,
@@ -64,8 +69,8 @@ from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
 
 if TYPE_CHECKING:
-    from licet.backends.approvals.store import Announce, WaitingApprover
     from licet.backends.approvals.terminal import TerminalApprover
+    from licet.backends.approvals.waiting import Announce, WaitingApprover
     from licet.backends.memory import Answer, Site
     from licet.backends.secrets import FileSecrets
     from licet.sandbox.programs.function_programs import ProgramFunction
@@ -82,7 +87,9 @@ class _Parts(TypedDict, total=False):
     budgets: Budgets | None
     approver: Approver | ApproverFunction | None
     standing: StandingApprovals | None
+    kept_calls: KeptCalls | None
     sandbox: Sandbox | None
+    freezes: Freezes | None
     clock: Clock | None
     argument_rules: ArgumentRules | None
     state: tuple[str, ...]
@@ -116,7 +123,9 @@ _PORTS: dict[str, type] = {
     "budgets": Budgets,
     "approver": Approver,
     "standing": StandingApprovals,
+    "kept_calls": KeptCalls,
     "sandbox": Sandbox,
+    "freezes": Freezes,
     "clock": Clock,
 }
 _FUNCTIONS = ("secrets", "approver")  # parts that may be a function instead of an object
@@ -232,7 +241,9 @@ class Backends(Ports, frozen=True, kw_only=True):
 
     ledger: Ledger | None = field(default_factory=MemoryLedger)
     budgets: Budgets | None = field(default_factory=MemoryBudgets)
+    kept_calls: KeptCalls | None = field(default_factory=MemoryKeptCalls)
     sandbox: Sandbox | None = field(default_factory=lambda: workers_of())
+    freezes: Freezes | None = field(default_factory=MemoryFreezes)
     clock: Clock | None = field(default_factory=SystemClock)
     argument_rules: ArgumentRules | None = argument_check
 
@@ -253,7 +264,50 @@ class Backends(Ports, frozen=True, kw_only=True):
         succeeds when it is repeated after the approval; with `wait_for_approval` it waits for the answer instead.
         """
         check_names(parts)
-        state = Path(path) if path is not None else state_directory(Path.cwd())
+        state = DirectoryState(Path(path) if path is not None else state_directory(Path.cwd()))
+        return cls._at(state, secrets_file, wait_for_approval, parts)
+
+    @classmethod
+    def postgres(
+        cls,
+        dsn: str,
+        *,
+        directory: str | Path | None = None,
+        secrets_file: str | Path | None = None,
+        wait_for_approval: bool = False,
+        **parts: Unpack[LocalParts],
+    ) -> "Backends":
+        """As `local`, with the stores of a state that many nodes share in a PostgreSQL database.
+
+            backends = Backends.postgres("postgresql://licet@db.example.com/licet?password=secret:db/licet")
+
+        The address never has a password: it names a secret, which the sources of `secrets` have. `directory` is where
+        this node keeps its own keys; by default a directory for this database, below that of all states.
+        """
+        check_names(parts)
+        state = read_state(dsn, None if directory is None else Path(directory))
+        if not isinstance(state, DatabaseState):
+            raise BadState("expected the address of a database: postgresql://USER@HOST/NAME")
+        return cls._at(state, secrets_file, wait_for_approval, parts)
+
+    @classmethod
+    def of(
+        cls,
+        place: State,
+        /,
+        *,
+        secrets_file: str | Path | None = None,
+        wait_for_approval: bool = False,
+        **parts: Unpack[LocalParts],
+    ) -> "Backends":
+        """`local` or `postgres`, as a state says."""
+        check_names(parts)
+        return cls._at(place, secrets_file, wait_for_approval, parts)
+
+    @classmethod
+    def _at(
+        cls, state: State, secrets_file: str | Path | None, wait_for_approval: bool, parts: Mapping[str, Any]
+    ) -> "Backends":
         given: dict[str, Any] = dict(parts)
         if secrets_file is not None and "secrets" in given:
             raise TypeError("`secrets_file=` and `secrets=` were both given: put `Path(…)` into the list of `secrets=`")
@@ -263,21 +317,25 @@ class Backends(Ports, frozen=True, kw_only=True):
             )
         sources = given.pop("secrets", [os.environ] if secrets_file is None else [Path(secrets_file), os.environ])
         secrets, files = secrets_from(sources) if sources is not None else (None, [])
-        kept = [state, *files]
+        if secrets is not None:
+            state = state.with_secrets(getter(secrets))
+        kept = [state.directory, *files]
         http = given.get("http") or HttpClient()
-        ledger = SqliteLedger(state / "ledger.sqlite")
+        ledger = state.ledger()
         own: dict[str, Any] = {
             "files": LocalFiles(),
             "http": http,
             "sandbox": given.get("sandbox") or workers_of(ProgramWalls(http)),
             "secrets": secrets,
-            "kv": SqliteKv(state / "kv.sqlite"),
+            "kv": state.kv(),
             "ledger": ledger,
-            "budgets": SqliteBudgets(state / "budgets.sqlite", None if "ledger" in given else ledger),
+            "budgets": state.budgets(None if "ledger" in given else ledger),
             "processes": LocalProcesses(),
             "environ": os.environ,
-            "approver": waiting_approver(state) if wait_for_approval else stored_approvals(state),
-            "standing": standing_approvals(state),
+            "approver": waiting_approver(state) if wait_for_approval else state.approvals(),
+            "standing": state.standing(),
+            "kept_calls": state.kept_calls(ledger),
+            "freezes": state.freezes(),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
         return cls(**{**own, **given})
@@ -327,7 +385,7 @@ class Backends(Ports, frozen=True, kw_only=True):
 
         A process that ends does this by itself. Connections belong to their event loop, and end with it.
         """
-        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.ledger):
+        for part in (self.sandbox, self.kv, self.budgets, self.approver, self.kept_calls, self.freezes, self.ledger):
             end = getattr(part, "close", None)
             if callable(end):
                 end()
@@ -413,6 +471,14 @@ class Gate(BareGate):
     def _narrow(manifest: Manifest) -> Manifest:
         """The manifest as it holds on this machine, at the start and at each `reload`."""
         return under_organisation(manifest)
+
+    def thaw(self, *ids: str, key: OperatorKey | str | Path | None = None) -> None:
+        """End freezes; all that are in force, if none is named. Where the state has operators, `key` is one of theirs.
+
+        It is a file with a private key, or an object that signs. Raises `ActRefused` without that key, and if there is
+        no such freeze.
+        """
+        super().thaw(*ids, key=read_approver_key(Path(key)) if isinstance(key, str | Path) else key)
 
     @classmethod
     def load(
@@ -511,12 +577,16 @@ def run(
     session: str = "main",
     purpose: str | None = None,
     task: str = "",
+    id: str | None = None,  # noqa: A002
 ) -> Result:
-    """Call one tool and wait for the result, in scripts without an event loop. `task` is what the user said."""
+    """Call one tool and wait for the result, in scripts without an event loop. `task` is what the user said.
+
+    With an `id`, a call that comes again within 24 hours gets the result of the first one, and runs nothing.
+    """
 
     async def call() -> Result:
         async with gate.session(session, task=task) as opened:
-            return await opened.call(tool, arguments, purpose=purpose)
+            return await opened.call(tool, arguments, purpose=purpose, id=id)
 
     try:
         asyncio.get_running_loop()
@@ -525,25 +595,24 @@ def run(
     raise RuntimeError("an event loop is running: write `await session.call(…)` instead of `licet.run(…)`")
 
 
-def stored_approvals(state: Path) -> SqliteApprovals:
-    """The approvals stored in a state directory. Refusals name it if a command would not find it by itself."""
-    place = straight(state)
-    return SqliteApprovals(place / "approvals.sqlite", options=state_option(place))
+def stored_approvals(state: Place) -> ApprovalStore:
+    """The approvals stored in a state. Refusals name it if a command would not find it by itself."""
+    return state_at(state).approvals()
 
 
-def standing_approvals(state: Path) -> LocalStanding:
-    """The standing approvals in a state directory."""
-    return LocalStanding(stored_approvals(state), straight(state) / "ledger.sqlite")
+def standing_approvals(state: Place) -> StoredStanding:
+    """The standing approvals in a state."""
+    return state_at(state).standing()
 
 
-def waiting_approver(state: Path, announce: "Announce | None" = None) -> "WaitingApprover":
+def waiting_approver(state: Place, announce: "Announce | None" = None) -> "WaitingApprover":
     """An approver that stores each request, passes it to `announce`, and holds the call until it is answered."""
-    from licet.backends.approvals.store import WaitingApprover
+    from licet.backends.approvals.waiting import WaitingApprover
 
     return WaitingApprover(stored_approvals(state), announce)
 
 
-def terminal_approver(state: Path, behind: Approver | None = None) -> "TerminalApprover":
+def terminal_approver(state: Place, behind: Approver | None = None) -> "TerminalApprover":
     """An approver at the terminal. Without a terminal, or for signed approvals, `behind` or the store is asked."""
     from licet.backends.approvals.terminal import TerminalApprover
 

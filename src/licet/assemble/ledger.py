@@ -1,22 +1,40 @@
-"""Finds the ledger of a workspace and its public key, and makes and checks evidence packs."""
+"""Finds the ledger of a workspace and its public key, opens it, and makes and checks evidence packs.
+
+A ledger is in a file, or in a PostgreSQL database of several nodes. Its keys are always in a directory of this machine.
+"""
 
 import os
 import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from licet.assemble.review import state_directory
-from licet.backends.ledger.reader import LedgerReader, no_ledger
+from licet.assemble.states import LEDGER, DirectoryState, State, is_address, read_state
+from licet.backends.ledger.reader import LedgerReader, Progress, no_ledger, verify_ledger
 from licet.backends.secrets import check_signature, ledger_key
 from licet.core.ledger.entry import Checkpoint, Row, Unsound, read_checkpoint
 from licet.core.ledger.merkle import inclusion_proofs
-from licet.core.ledger.verify import Finding, Pack, check_pack, envelope, read_checkpoint_lines, statement, to_sign
+from licet.core.ledger.verify import (
+    Finding,
+    Outcome,
+    Pack,
+    check_pack,
+    envelope,
+    read_checkpoint_lines,
+    statement,
+    to_sign,
+)
 from licet.core.ledger.verify import is_pack as looks_like_pack
-from licet.guard.ports import LedgerUnavailable
+from licet.guard.entry_reader import EntryReader
+from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.own_files import open_regular, read_most, read_regular
+
+if TYPE_CHECKING:
+    from licet.backends.postgres.database import Database
 
 _PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
 _SQLITE = b"SQLite format 3\0"
@@ -29,6 +47,37 @@ class NoKey(Exception):
     """There is no public key to verify a ledger with. The message says where it was searched, and what to do."""
 
 
+class LedgerPlace(Struct, frozen=True):
+    """Where a ledger is, and where its keys are."""
+
+    path: str  # a file, or an address
+    keys: str  # the path of its `….key` and `….pub`, without their endings
+    database: "Database | None" = None
+
+    @classmethod
+    def at(cls, named: Path | str) -> "LedgerPlace":
+        """The ledger in a file, or at an address."""
+        if isinstance(named, str) and is_address(named):
+            return cls.of(read_state(named))
+        return cls(str(named), os.path.splitext(named)[0])
+
+    @classmethod
+    def of(cls, state: State) -> "LedgerPlace":
+        """The ledger of a state."""
+        if isinstance(state, DirectoryState):
+            return cls.at(state.path / LEDGER)
+        return cls(state.address, str(state.directory / "ledger"), state.database)
+
+    @property
+    def is_remote(self) -> bool:
+        return is_address(self.path)
+
+    @property
+    def shown(self) -> str:
+        """The place as messages show it."""
+        return self.path if self.database is None else self.database.address.shown
+
+
 class Export(Struct, frozen=True):
     """An evidence pack, and what is in it."""
 
@@ -36,9 +85,9 @@ class Export(Struct, frozen=True):
     pack: Pack
 
 
-def ledger_in(state: Path | None) -> Path:
-    """Return the ledger file in a state directory; by default in that of the current directory."""
-    return (state_directory(Path.cwd()) if state is None else state) / "ledger.sqlite"
+def ledger_place(state: State | None) -> LedgerPlace:
+    """Where the ledger of a state is, by default of that of the current directory."""
+    return LedgerPlace.of(DirectoryState(state_directory(Path.cwd())) if state is None else state)
 
 
 def is_ledger(path: Path) -> bool:
@@ -52,11 +101,40 @@ def is_ledger(path: Path) -> bool:
         raise LedgerUnavailable(f"{path} cannot be read: {error.strerror}") from None
 
 
+def open_reader(place: LedgerPlace) -> EntryReader:
+    """Open a ledger to read it; `LedgerUnavailable` if that fails."""
+    if not place.is_remote:
+        return LedgerReader(place.path)
+    from licet.backends.postgres.postgres_reader import PostgresReader  # only where a state is in PostgreSQL
+
+    return PostgresReader(place.database or place.path, place.keys)
+
+
+def verify_at(
+    place: LedgerPlace,
+    key: str,
+    kept: Iterable[Checkpoint] = (),
+    progress: Progress | None = None,
+) -> Outcome:
+    """Verify a ledger against its public key, and against checkpoints that were kept elsewhere."""
+    if not place.is_remote:
+        return verify_ledger(Path(place.path), key, kept, progress)
+    from licet.backends.freezes import read_operators
+    from licet.backends.postgres.verify_database import verify_database
+
+    operators = read_operators(os.path.dirname(place.keys))
+    pinned = () if operators is None else operators.keys
+    try:
+        return verify_database(place.database or place.path, place.keys, key, kept, progress, operators=pinned)
+    except Unavailable as wrong:
+        raise LedgerUnavailable(str(wrong)) from None
+
+
 def public_key(given: str | None, ledger: Path) -> str:
     """Return the public key that was given as text or as a file; by default, the file next to the ledger."""
     if given is not None and _PUBLIC.fullmatch(given):
         return given
-    file = ledger.with_suffix(".pub") if given is None else Path(given)
+    file = Path(os.path.splitext(ledger)[0] + ".pub") if given is None else Path(given)
     try:
         text = read_regular(file, _MOST_KEY).decode().strip()
     except FileNotFoundError:
@@ -100,12 +178,12 @@ def verify_pack(path: Path, key: str) -> Pack | Finding:
     return check_pack(data, key, check_signature)
 
 
-def run_verify(reader: LedgerReader) -> str:
+def run_verify(reader: EntryReader) -> str:
     """Return the command that verifies this ledger. It names the file, since the default is another one."""
     return f"run `licet receipts verify {shlex.quote(reader.path)}`"
 
 
-def last_checkpoint(reader: LedgerReader, key: str) -> Checkpoint:
+def last_checkpoint(reader: EntryReader, key: str) -> Checkpoint:
     """Return the newest checkpoint of a ledger, if this key signed it."""
     *_, last = (None, *reader.checkpoints())
     if last is None:
@@ -119,16 +197,18 @@ def last_checkpoint(reader: LedgerReader, key: str) -> Checkpoint:
     return last
 
 
-def evidence_pack(reader: LedgerReader, rows: Iterable[Row]) -> Export:
+def evidence_pack(reader: EntryReader, rows: Iterable[Row]) -> Export:
     """Make a pack of entries with proofs, signed with the key of the ledger. It is verified before it is returned."""
     rows = list(rows)
+    if (waiting := next((row for row in rows if not row.number), None)) is not None:
+        raise LedgerUnavailable(f"{waiting.id} has no place in the tree of the ledger yet: try again in a moment")
     newest = max(row.number for row in rows)
     # The oldest checkpoint that covers all of them, so that the pack stays the same while the ledger grows.
     checkpoint = next((one for one in reader.checkpoints() if one.size >= newest), None)
     if checkpoint is None:
         text = f"no checkpoint covers entry {newest} yet: the next call, or the end of the writing process, signs one"
         raise LedgerUnavailable(text)
-    key_file = os.path.splitext(reader.path)[0] + ".key"
+    key_file = reader.keys + ".key"
     if not os.path.lexists(key_file):  # a signature with another key would prove nothing
         raise LedgerUnavailable(f"a pack is signed with the key of its ledger, and {key_file} is missing")
     key = ledger_key(key_file)

@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from licet.assemble.gate import Backends, CommandGate, Gate, LocalParts
 from licet.assemble.limits import RUN_SECONDS
 from licet.assemble.review import Places, straight
+from licet.assemble.states import Place, state_at
 from licet.backends.http import HttpClient
 from licet.core.algebra.domains import TCP, place_text
 from licet.core.algebra.rules import capability
@@ -57,7 +58,7 @@ class UnknownTool(LookupError):
 
 def program_gate(
     policy: Manifest,
-    state: Path,
+    state: Place,
     ended: list[Finished],
     *,
     name: str | None = None,
@@ -81,7 +82,7 @@ def program_gate(
     parts: LocalParts = {"http": http, "processes": processes, "sandbox": sandbox}
     if approver is not None:
         parts["approver"] = approver
-    backends = Backends.local(state, secrets_file=secrets_file, **parts)
+    backends = Backends.of(state_at(state), secrets_file=secrets_file, **parts)
     limits = {"wall_seconds": RUN_SECONDS, **policy.limits}
     policy = replace(policy, limits=limits, loaded=policy.loaded or policy)
     if name is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from licet.backends.ledger.reader import LedgerReader
+from licet.assemble.ledger import LedgerPlace, open_reader
 from licet.core.ledger.entry import BodiesFact, LinkedEntry, check_row, read_entry
 from licet.core.ledger.recorded_checks import UNLISTED
 from licet.core.policy.manifest import Manifest
@@ -55,13 +55,13 @@ class RecordedCall(Struct, frozen=True):
         return tuple(dict.fromkeys(event.capability for event in found if isinstance(event.capability, str)))
 
 
-def recorded_calls(ledger: Path, session: str | None = None) -> Iterator[RecordedCall]:
+def recorded_calls(ledger: Path | str, session: str | None = None) -> Iterator[RecordedCall]:
     """The calls of a ledger that have ended, in the order of their receipts; `Unsound` if an entry was changed.
 
-    `LedgerUnavailable` if there is no ledger, or if it cannot be read.
+    The ledger is a file, or at an address. `LedgerUnavailable` if there is no ledger, or if it cannot be read.
     """
     began: dict[tuple[object, ...], int] = {}
-    with LedgerReader(ledger) as reader:
+    with open_reader(LedgerPlace.at(ledger)) as reader:
         for row in reader.entries():
             if session is not None and row.session != session:
                 continue

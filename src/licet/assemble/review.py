@@ -6,7 +6,6 @@ The directory where the backends of this machine keep their state.
 
 import hashlib
 import os
-import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -146,13 +145,3 @@ def state_directory(workspace: Path) -> Path:
         raise NoHome
     place = workspace_root(straight(workspace))
     return Path(root) / hashlib.sha256(str(place).encode()).hexdigest()[:16]
-
-
-def state_option(state: Path) -> str:
-    """Return the `--state` option that a command needs to find a directory; empty if it looks there by default."""
-    place = straight(state)
-    try:
-        found = place == state_directory(Path.cwd())
-    except NoHome:
-        found = False
-    return "" if found else f" --state {shlex.quote(str(place))}"

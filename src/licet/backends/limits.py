@@ -30,14 +30,48 @@ CHECKPOINT_SECONDS = 0.05  # seconds; that a checkpoint waits for other threads 
 MOST_WRITES = 512  # writes; in one transaction
 WRITE_SECONDS = 0.05  # seconds; that one attempt to write waits for other threads of this process
 
+# Freezes.
+LOOK_AT_FREEZES_SECONDS = 1.0  # seconds; that a look waits for other threads of this process
+MOST_LOOKS_AT_ONCE = 1000  # calls; whose freezes one statement looks up
+MOST_OPERATORS_BYTES = 65_536  # bytes; of the file with the pinned keys of operators
+# Calls with an id.
+KEPT_SECONDS = 24 * 3600  # seconds; that what became of such a call is kept
+SWEPT_AT_ONCE = 100  # calls; that are forgotten when another one begins
+
+ALIVE_SECONDS = 15.0  # seconds; after which the end of a call is unknown whose node no longer says that it runs
+MOST_BEGUN = 64  # calls with an id; that begin in one statement
+SWEEP_PAUSE = 10.0  # seconds; between two looks of a node for results whose time is over
+CLOCKS_APART = 3600  # seconds; that the clocks of two nodes may differ before a kept result counts as an old one
+
 # PostgreSQL.
 MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the one that listens
 CONNECT_TO_SERVER_SECONDS = 5.0  # seconds; to make one connection, so that another host of the address has a turn
 FIRST_RETRY = 0.02  # seconds; before a request is sent again after a lost connection; each pause is twice as long
 LONGEST_RETRY = 0.5  # seconds; between two attempts
+MOST_READS = 256  # values; of a key-value store that are read in one batch
 HEAR_SECONDS = 2.0  # seconds; in which a node hears its own notification, or polls from then on
 POLL_SECONDS = 0.5  # seconds; between two looks where notifications do not arrive
+READ_AT_ONCE = 100  # rows; of the ledger that a reader fetches at once
+READ_SECONDS = 120.0  # seconds; for one portion of what a reader reads
+LONGEST_ENTRY = 256 << 20  # bytes; of an entry that is read: none is longer
+SEARCHED_UNENDED = 100_000  # entries; of which those without a receipt are searched: takes some tenths of a second
+SEARCHED_MEANWHILE = 1_000  # entries; recorded after a time that may be of calls before it
+BATCHES_KNOWN = 1_000  # batches; whose signature was checked and is remembered while a ledger is verified
+MOVE_SECONDS = 86_400.0  # seconds; for a ledger to move to another state
+MOVED_AT_ONCE = 500  # entries; that are written at once when a ledger moves
 CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
+INIT_SECONDS = 120.0  # seconds; to make the tables, while another process may do the same
+STATUS_SECONDS = 30.0  # seconds; to look at a database and at all of its servers
+MOST_CLAIMS = 512  # claims; that one request sets aside, or ends
+MOST_LEASED_CALLS = 10_000  # calls; in one block of a budget
+LEASE_SECONDS = 30.0  # seconds; after which others may end a block whose process renews it no more
+IDLE_LEASE_SECONDS = 10.0  # seconds; after which an unused block is given back
+FORGET_RESERVATIONS_SECONDS = 3600.0  # seconds; that what has ended is known, so that it is not done again
+HEARTBEAT_SECONDS = 5.0  # seconds; between two checks that the connection which listens is alive
+LOOK_AGAIN_SECONDS = 5.0  # seconds; after which who waits for an answer looks for it, although none was notified
+MOST_TURNS = 20  # attempts; to find, use or store a request for approval while other nodes do the same
+STANDING_SECONDS = 2.0  # seconds; that what the stores said of standing approvals is used before it is read again
+SIGNATURES_KEPT = 4096  # signatures; of rows that were checked and are not checked again
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 MOST_APPENDED = 512  # entries; in one batch of a node
 MOST_TAILS = 100_000  # sessions; whose ends a node remembers; of others it asks the database

@@ -74,15 +74,19 @@ FURTHER = (
     Command("serve", "offer the tools of a workspace as an MCP server", "licet serve research.yaml"),
     Command("demo", "show what licet does, in commands that really run", "licet demo"),
     Command("doctor", "test which levels this machine supports", "licet doctor"),
+    Command("db", "make the tables of a state in PostgreSQL", "licet db status"),
     Command("session", "list the sessions of calls, and end one", "licet session end main"),
+    Command("freeze", "stop all calls of a state, of an agent or of a tool", 'licet freeze --why "strange mails"'),
+    Command("thaw", "let calls go on that were frozen", "licet thaw --all"),
+    Command("state", "set up a state: the keys of its operators", "licet state init --operator anna.pub"),
     Command("wasm", "look into WASM modules without running them", "licet wasm inspect count.wasm"),
     Command("schema", "print the JSON Schema of a kind of file, for editors", "licet schema manifest"),
     Command("completion", "print the completion script for your shell", "licet completion bash"),
 )
 COMMANDS = {entry.name: entry for entry in (*FIRST, *FURTHER)}
 # What still works under an organisation file that cannot be used: finding out why, and reading records. `run` refuses
-# with an exit code of its own.
-_WITHOUT_ORGANISATION = ("check", "doctor", "schema", "receipts", "completion", "run", "hook")
+# with an exit code of its own. And stopping everything.
+_WITHOUT_ORGANISATION = ("check", "doctor", "schema", "receipts", "completion", "run", "hook", "freeze", "thaw")
 
 
 class Licet(click.Group):

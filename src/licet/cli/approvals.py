@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,13 +10,13 @@ import click
 from msgspec.structs import replace
 
 from licet.assemble.gate import standing_approvals, stored_approvals
-from licet.assemble.review import state_directory
-from licet.backends.approvals.standing import LocalStanding
-from licet.backends.approvals.store import SESSION_ENDED, CannotAnswer, SqliteApprovals, StoredRequest
+from licet.assemble.states import State
+from licet.backends.approvals.requests import SESSION_ENDED, ApprovalStore, CannotAnswer, StoredRequest
+from licet.backends.approvals.standing import StoredStanding
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ARGUMENT_CHARACTERS_SHOWN
-from licet.cli.options import FILE, MANIFEST, Command, json_option, manifest_option, of_manifest, wrong_state
+from licet.cli.options import FILE, MANIFEST, json_option, state_here, state_of_manifest, wrong_state
 from licet.cli.output import fail, print_report, show, show_lines, wants_json
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines, shown, time_text
@@ -39,10 +39,7 @@ _OF_ONE_ASKING = (
 _T = TypeVar("_T")
 
 
-def state_option(command: Command) -> Command:
-    """Add `--state` to a command."""
-    text = "Where requests are stored.  [default: for this directory, below $XDG_STATE_HOME]"
-    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+state_option = state_of_manifest("Where requests are stored.  [default: for this directory, below $XDG_STATE_HOME]")
 
 
 key_option = click.option(
@@ -82,7 +79,7 @@ def command() -> None:
 @click.option("--all", "every", is_flag=True, help="Also list requests that were denied, used, or have expired.")
 @state_option
 @json_option
-def list_command(every: bool, state: Path | None) -> None:
+def list_command(every: bool, state: State | None) -> None:
     """List the requests that can still be answered or used."""
     store = _store(state)
     now, known = store.now(), _run(store.list())
@@ -91,7 +88,7 @@ def list_command(every: bool, state: Path | None) -> None:
     print_report({"requests": documents}, lambda _: _show_list(found, known, now, is_default=state is None))
 
 
-def _show_list(found: list[StoredRequest], known: list[StoredRequest], now: int, *, is_default: bool) -> None:
+def _show_list(found: Sequence[StoredRequest], known: Sequence[StoredRequest], now: int, *, is_default: bool) -> None:
     for kept in found:
         request = kept.request
         if request.scope == "standing":
@@ -119,7 +116,7 @@ def _show_list(found: list[StoredRequest], known: list[StoredRequest], now: int,
 @click.argument("request")
 @state_option
 @json_option
-def show_command(request: str, state: Path | None) -> None:
+def show_command(request: str, state: State | None) -> None:
     """Show one request: the exact arguments, and what is at stake."""
     store = _store(state)
     _report(_run(store.find(request)), store.now())
@@ -143,7 +140,7 @@ def approve_command(
     key_file: Path | None,
     narrow: bool,
     yes: bool,
-    state: Path | None,
+    state: State | None,
 ) -> None:
     """Agree to a request: exactly as it was asked, or to less."""
     store = _store(state)
@@ -172,7 +169,7 @@ def approve_command(
 @click.argument("request")
 @state_option
 @json_option
-def deny_command(request: str, state: Path | None) -> None:
+def deny_command(request: str, state: State | None) -> None:
     """Deny a request. An approved one can still be denied until it is used."""
     store = _store(state)
     seen = _run(store.find(request))
@@ -184,7 +181,7 @@ def deny_command(request: str, state: Path | None) -> None:
 @click.argument("approval")
 @state_option
 @json_option
-def withdraw_command(approval: str, state: Path | None) -> None:
+def withdraw_command(approval: str, state: State | None) -> None:
     """Withdraw a standing approval of deletes, which `licet trust` gave. From now on deletes ask again."""
     store = _store(state)
     seen = _run(store.find(approval))
@@ -207,17 +204,17 @@ def key_command(file: Path, public: bool) -> None:
     print_report({"file": file, "public": name}, lambda _: click.echo(name))
 
 
-def _store(state: Path | None) -> SqliteApprovals:
+def _store(state: State | None) -> ApprovalStore:
     """The store in a state directory. A named one must exist; the default one may not exist yet."""
     new = state is None or MANIFEST in click.get_current_context().meta
-    place = state if state is not None else state_directory(Path.cwd())
+    place = state if state is not None else state_here()
     if wrong := wrong_state(place, new):
         fail(f"{wrong}: give the state directory of the calls with --state, or their manifest with --manifest")
     return stored_approvals(place)
 
 
-def _standing(state: Path | None) -> LocalStanding:
-    return standing_approvals(state if state is not None else state_directory(Path.cwd()))
+def _standing(state: State | None) -> StoredStanding:
+    return standing_approvals(state if state is not None else state_here())
 
 
 def _run(work: Coroutine[Any, Any, _T]) -> _T:
@@ -227,7 +224,7 @@ def _run(work: Coroutine[Any, Any, _T]) -> _T:
         fail(str(wrong))
 
 
-def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | None:
+def _later(kept: StoredRequest, known: Sequence[StoredRequest]) -> StoredRequest | None:
     """Return a newer request for the same call under another manifest: approving this one would have no effect."""
     asked = kept.request
     for other in reversed(known):
@@ -238,7 +235,7 @@ def _later(kept: StoredRequest, known: list[StoredRequest]) -> StoredRequest | N
     return None
 
 
-def _superseding(kept: StoredRequest, known: list[StoredRequest], now: int) -> StoredRequest | None:
+def _superseding(kept: StoredRequest, known: Sequence[StoredRequest], now: int) -> StoredRequest | None:
     """The newest standing approval for the same agent and directory, if it is not this one. Both may still count."""
     asked = kept.request
     same = [
@@ -312,7 +309,7 @@ def _show(kept: StoredRequest, now: int) -> None:
         show(f"  {'may sign':<14}{visible(signer_text(key, kept.names))}")
 
 
-def _document(kept: StoredRequest, now: int, known: list[StoredRequest] | None = None) -> dict[str, object]:
+def _document(kept: StoredRequest, now: int, known: Sequence[StoredRequest] | None = None) -> dict[str, object]:
     """A request as plain data; in a list of all that are `known`, with what has come after it."""
     request, newer = kept.request, _superseding(kept, known or [], now)
     is_listed = known is not None and request.scope == "standing"

@@ -23,8 +23,8 @@ from licet.assemble.gate import (
     terminal_approver,
     waiting_approver,
 )
-from licet.assemble.review import state_directory, state_option
-from licet.backends.approvals.store import StoredRequest
+from licet.assemble.states import State
+from licet.backends.approvals.requests import StoredRequest
 from licet.backends.secrets import variables_of
 from licet.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.cli.limits import ARGUMENT_FILE_BYTES
@@ -38,6 +38,8 @@ from licet.cli.options import (
     setting_options,
     show_new_session,
     sound_manifest,
+    state_of_policy,
+    with_secrets,
 )
 from licet.cli.output import misfit_document, print_report, result_document, show, show_lines, show_refusal
 from licet.core.algebra.scope import Malformed, visible
@@ -50,9 +52,9 @@ from licet.declare.decorator import WasmTool
 from licet.declare.wasm import PYTHON
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.ports import Question
+from licet.guard.repeated_calls import ID_FORM, is_call_id
 from licet.guard.result import Result
 from licet.own_files import read_regular
-from licet.policy_files.policy_paths import policy_root
 
 _WORD = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(:?=)(.*)", re.DOTALL)
 
@@ -144,6 +146,12 @@ def _takes_text(wanted: object, schema: Mapping[str, Any], depth: int = 0) -> bo
     return "string" in ([kind] if isinstance(kind, str) else kind)
 
 
+def _call_id(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str | None:
+    if given is not None and not is_call_id(given):
+        raise click.BadParameter(f"expected {ID_FORM}", ctx, parameter)
+    return given
+
+
 _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 
 
@@ -151,6 +159,13 @@ _UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
 @click.argument("words", metavar="[MANIFEST] [TOOL] [KEY=VALUE]...", nargs=-1, shell_complete=complete_words)
 @click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
 @caller_options("call")
+@click.option(
+    "--id",
+    "call_id",
+    metavar="ID",
+    callback=_call_id,
+    help="An id for the call: one that comes again within 24 hours gets the first result, and runs nothing.",
+)
 @click.option("--ask", is_flag=True, help="If the call needs approval, ask at this terminal.")
 @click.option("--wait", is_flag=True, help="If the call needs approval, wait until `licet approvals` answers it.")
 @click.option("--debug", is_flag=True, help="Also show what the tool printed, and its traceback, on stderr.")
@@ -164,8 +179,9 @@ def command(
     session: str,
     purpose: str | None,
     task: str,
+    call_id: str | None,
     secrets: Path | None,
-    state: Path | None,
+    state: State | None,
     ask: bool,
     wait: bool,
     debug: bool,
@@ -220,10 +236,10 @@ def command(
     require_trust(named, policy)
     if secrets is not None:
         _check_secrets(secrets)
-    kept = state or state_directory(policy_root(named.path))
+    kept = with_secrets(state or state_of_policy(named.path), secrets)
     session = open_session(ctx, session, kept, policy.agent)
     parts = _approver(kept, ask=ask, wait=wait)
-    gate = _gate(ctx, policy, Backends.local(kept, secrets_file=secrets, **parts), setting.workdir)
+    gate = _gate(ctx, policy, Backends.of(kept, secrets_file=secrets, **parts), setting.workdir)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
     try:
         given = typed_arguments(arguments, file, schema)
@@ -236,9 +252,9 @@ def command(
     _build_ahead(gate, tool)
     show_new_session(ctx, session)
     try:
-        result = run(gate, tool, given, session=session, purpose=purpose, task=task)
+        result = run(gate, tool, given, session=session, purpose=purpose, task=task, id=call_id)
     except KeyboardInterrupt:
-        text = f"interrupted: the call was ended; `licet receipts list{state_option(kept)}` has its receipt"
+        text = f"interrupted: the call was ended; `licet receipts list{kept.option}` has its receipt"
         raise KeyboardInterrupt(text) from None
 
     def show_result(_: object) -> None:
@@ -247,7 +263,7 @@ def command(
         if result.ok:
             _show_value(result)
         else:
-            show_refusal(result, state_option(kept), _ways_out(result, policy))
+            show_refusal(result, kept.option, _ways_out(result, policy))
 
     print_report(result_document(result), show_result)
     ctx.exit(0 if result.ok else 1)
@@ -286,7 +302,7 @@ def _described(manifest: Manifest, names: Iterable[str]) -> dict[str, str | None
     return {name: spec.description if (spec := manifest.tools.get(name)) else None for name in names}
 
 
-def _approver(state: Path, *, ask: bool, wait: bool) -> LocalParts:
+def _approver(state: State, *, ask: bool, wait: bool) -> LocalParts:
     """The approver for `--ask` and `--wait`. Without either, a request is stored and the call refused."""
     waiting = waiting_approver(state, _announce) if wait else None
     if ask:

@@ -15,18 +15,18 @@ import click
 
 from licet.assemble import Places
 from licet.assemble.never_writable import closed_to_grants
+from licet.assemble.states import State
 from licet.cli.discovery import complete_words, find_policy, named_first, named_or_found
 from licet.cli.limits import GROWTH_LINES_SHOWN, TOOLS_SUGGESTED
 from licet.cli.options import (
-    FILE,
     MANIFEST,
     Setting,
     json_option,
-    manifest_option,
-    of_manifest,
     read,
     read_sound,
     setting_options,
+    state_here,
+    state_of_manifest,
 )
 from licet.cli.output import first_and_others, organisation_document, organisation_line, print_report, show, show_lines
 from licet.core.algebra.rules import InvalidUse, Use
@@ -62,21 +62,14 @@ COLOURS = {"allow": "green", "ask": "yellow", "deny": "red"}
 @click.argument(
     "words", metavar="[MANIFEST] TOOL [USE]|RECEIPT", nargs=-1, required=False, shell_complete=complete_words
 )
-@click.option(
-    "--state",
-    metavar="DIR",
-    type=FILE,
-    callback=of_manifest,
-    help="Where the receipt is kept.  [default: for this directory, below $XDG_STATE_HOME]",
-)
-@manifest_option
+@state_of_manifest("Where the receipt is kept.  [default: for this directory, below $XDG_STATE_HOME]")
 @setting_options
 @json_option
 @click.pass_context
 def command(
     ctx: click.Context,
     words: tuple[str, ...],
-    state: Path | None,
+    state: State | None,
     setting: Setting,
 ) -> None:
     """Show why a tool may or may not do something, and what would allow it.
@@ -157,7 +150,7 @@ def _choices(manifest: Manifest | None, named: Path | None) -> str:
     return f": expected {listed}, such as `licet explain{file} {names[-1]} write out.txt`"
 
 
-def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> NoReturn:
+def _explain_receipt(ctx: click.Context, receipt: str, state: State | None) -> NoReturn:
     """Print why a call ended as it did, from its receipt."""
     from licet.cli.receipts import calls_of
     from licet.cli.receipts_text import explanation, flow_lines
@@ -179,7 +172,7 @@ def _explain_receipt(ctx: click.Context, receipt: str, state: Path | None) -> No
     ctx.exit(0 if all(entry["verdict"] == "allow" for entry in entries) else 1)
 
 
-def _arguments_of(entry: dict[str, Any], state: Path | None) -> Mapping[str, object] | None:
+def _arguments_of(entry: dict[str, Any], state: State | None) -> Mapping[str, object] | None:
     """The arguments of a call, as far as its receipt or its request for approval still has them."""
     kept = (entry.get("bodies") or {}).get("arguments")
     if kept:
@@ -189,12 +182,11 @@ def _arguments_of(entry: dict[str, Any], state: Path | None) -> Mapping[str, obj
     if not request:
         return None
     from licet.assemble.gate import stored_approvals
-    from licet.assemble.ledger import ledger_in
-    from licet.backends.approvals.store import CannotAnswer
+    from licet.backends.approvals.requests import CannotAnswer
     from licet.guard.ports import Unavailable
 
     try:
-        return asyncio.run(stored_approvals(ledger_in(state).parent).find(request)).arguments
+        return asyncio.run(stored_approvals(state or state_here()).find(request)).arguments
     except (CannotAnswer, Unavailable):
         return None
 

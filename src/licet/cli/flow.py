@@ -17,7 +17,7 @@ from licet.assemble.ledger import is_ledger
 from licet.assemble.never_writable import closed_to_grants
 from licet.assemble.recorded_calls import RecordedCall, recorded_calls
 from licet.cli.limits import LEARNED_ITEMS_SHOWN
-from licet.cli.options import FILE, Setting, json_option, read_sound, setting_options
+from licet.cli.options import FILE, PLACE, Setting, json_option, read_sound, setting_options
 from licet.cli.output import counted, fail, print_report, show, show_lines
 from licet.core.flow.judgement import Judgement
 from licet.core.ledger.entry import Unsound
@@ -35,7 +35,7 @@ _NO_BODIES = (
 
 
 class _Report(Struct, frozen=True):
-    ledger: Path
+    ledger: Path | str
     manifest: Path
     replay: Replay
 
@@ -74,7 +74,7 @@ def command() -> None:
 
 
 @command.command(name="replay")
-@click.argument("ledger", metavar="LEDGER", type=FILE)
+@click.argument("ledger", metavar="LEDGER", type=PLACE)
 @click.argument("manifest", metavar="MANIFEST", type=FILE)
 @click.option(
     "--task",
@@ -86,7 +86,9 @@ def command() -> None:
 @click.option("--session", metavar="ID", help="Only the calls of this session, and of its delegates.")
 @setting_options
 @json_option
-def replay_command(ledger: Path, manifest: Path, tasks: tuple[str, ...], session: str | None, setting: Setting) -> None:
+def replay_command(
+    ledger: Path | str, manifest: Path, tasks: tuple[str, ...], session: str | None, setting: Setting
+) -> None:
     """Say what another manifest would have asked about, for the calls that a ledger has.
 
     Nothing is run. Each call is judged by the `flow:` of MANIFEST, and by what its session had read before. LEDGER is a
@@ -120,15 +122,15 @@ def replay_command(ledger: Path, manifest: Path, tasks: tuple[str, ...], session
     print_report(_Report(path, manifest, found), lambda one: _show(one, policy))
 
 
-def ledger_file(named: Path) -> Path:
-    """The ledger that was named, or the one in the state directory that was."""
-    return named / "ledger.sqlite" if os.path.isdir(named) else named
+def ledger_file(named: Path | str) -> Path | str:
+    """The ledger that was named, or the one in the state directory that was; an address stays one."""
+    return named / "ledger.sqlite" if isinstance(named, Path) and os.path.isdir(named) else named
 
 
-def read_calls(ledger: Path, session: str | None = None) -> list[RecordedCall]:
+def read_calls(ledger: Path | str, session: str | None = None) -> list[RecordedCall]:
     """The calls of a ledger with arguments and results; exits with 1 if it has none, or was changed."""
     try:
-        if not is_ledger(ledger):
+        if isinstance(ledger, Path) and not is_ledger(ledger):
             fail(f"{ledger} is no ledger: name a `ledger.sqlite`, or the state directory with it")
         calls = list(recorded_calls(ledger, session))
     except LedgerUnavailable as wrong:

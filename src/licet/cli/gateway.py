@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from licet.assemble.policy_problems import other_workspace, tools_without_server
 from licet.assemble.review import state_directory, straight
+from licet.assemble.states import DirectoryState, State
 from licet.cli.discovery import check_setting, named_or_found, require_trust
 from licet.cli.limits import OBSERVING_HOURS, REPORT_LINE_BYTES
 from licet.cli.options import (
@@ -25,6 +26,8 @@ from licet.cli.options import (
     secrets_option,
     setting_options,
     sound_manifest,
+    state_of_policy,
+    state_option,
     task_option,
 )
 from licet.cli.output import fail
@@ -50,9 +53,7 @@ def serving_options(function: Callable[..., Any]) -> Callable[..., Any]:
             click.argument("manifest", type=FILE, required=False),
             click.option("--session", metavar="ID", help="Continue this session: its budgets, approvals and receipts."),
             task_option,
-            click.option(
-                "--state", type=click.Path(path_type=Path, file_okay=False), help="Keep state in this directory."
-            ),
+            state_option("Keep state in this directory, or in a database that many nodes share."),
             click.option(
                 "--accepted",
                 is_flag=True,
@@ -97,7 +98,7 @@ def command(
     manifest: Path | None,
     session: str | None,
     task: str,
-    state: Path | None,
+    state: State | None,
     accepted: bool,
     secrets: Path | None,
     setting: Setting,
@@ -171,11 +172,12 @@ def own_secrets(policy: Manifest) -> Path | None:
     return file
 
 
-def _recording(policy: Manifest, state: Path, setting: Setting) -> "CallRecording | None":
+def _recording(policy: Manifest, state: State, setting: Setting) -> "CallRecording | None":
     """A recording of what the calls use, in the state directory; None if it cannot be made."""
     from licet.assemble.recording import RECORDINGS, record_calls
 
-    path = state / RECORDINGS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-gateway-{os.getpid()}.jsonl"
+    folder = state.path if isinstance(state, DirectoryState) else state_directory(policy_root(Path(policy.origin.file)))
+    path = folder / RECORDINGS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-gateway-{os.getpid()}.jsonl"
     try:
         return record_calls(policy, path, workdir=setting.workdir, source="gateway")
     except OSError as wrong:
@@ -205,12 +207,12 @@ def _plain(policy: Manifest) -> Any:
 
 def served_policy(
     manifest: Path | None,
-    state: Path | None,
+    state: State | None,
     setting: Setting,
     *,
     observe: bool = False,
     accepted: bool = False,
-) -> tuple[Manifest, Path, Setting]:
+) -> tuple[Manifest, State, Setting]:
     """The manifest to serve under, the state directory, and the working directory; exits if it cannot be used.
 
     Clients start their servers anywhere, often in `/`. So `${workdir}` is the directory of the policy if none is named,
@@ -228,12 +230,12 @@ def served_policy(
     if policy.lock_problem is not None and not observe:
         fail(str(policy.lock_problem))
     report(f"${{workdir}} is {straight(workdir)}")
-    return policy, state or state_directory(policy_root(named.path)), setting
+    return policy, state or state_of_policy(named.path), setting
 
 
 def serve(
     policy: Manifest,
-    state: Path,
+    state: State,
     names: Naming,
     session: str | None,
     secrets: Path | None,

@@ -11,7 +11,7 @@ import click
 from licet.assemble.never_writable import closed_to_grants
 from licet.cli.discovery import find_policy
 from licet.cli.limits import LEARNED_ITEMS_SHOWN
-from licet.cli.options import FILE, Setting, json_option, read_sound, refuse
+from licet.cli.options import FILE, PLACE, Setting, json_option, read_sound, refuse
 from licet.cli.output import counted, fail, make_folder, print_report, shortened, show, write_file
 from licet.cli.surface import print_surface
 from licet.core.algebra.scope import NAME_PATTERN, visible
@@ -28,7 +28,7 @@ from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 @click.option(
     "--ledger",
     metavar="LEDGER",
-    type=FILE,
+    type=PLACE,
     help="Propose labels of results (`flow.results`) from a ledger with `record: full` instead.",
 )
 @click.option("--write", is_flag=True, help="Write the policy; otherwise it is only shown.")
@@ -40,7 +40,7 @@ def command(
     manifest: Path | None,
     agent: str | None,
     generalise_hosts: bool,
-    ledger: Path | None,
+    ledger: Path | str | None,
     write: bool,
 ) -> None:
     """Draft the least policy that allows what was recorded.
@@ -115,7 +115,7 @@ def _replace(file: Path, before: str, after: str) -> None:
 # Labels of results ----------------------------------------------------------------------------------------------------
 
 
-def _learn_labels(ledger: Path, named: Path | None, *, write: bool) -> None:
+def _learn_labels(ledger: Path | str, named: Path | None, *, write: bool) -> None:
     """Propose labels in the policy that is there, as comments."""
     from licet.cli.flow import ledger_file, read_calls
     from licet.learn.result_labels import entries_for, proposed_labels

@@ -9,17 +9,20 @@ import os
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
+from click.core import ParameterSource
 from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble import Places, review
 from licet.assemble.policy_problems import listed_names
 from licet.assemble.review import state_directory
+from licet.assemble.states import KV, VARIABLE, BadState, DirectoryState, State, is_address, read_state
 from licet.cli.output import (
     JSON,
     first_problems,
@@ -42,6 +45,8 @@ from licet.policy_files.organisation import machine_organisation, read_organisat
 from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
 
 # A bad command line is reported before the library is loaded.
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -64,6 +69,18 @@ class _File(click.Path):
 
 
 FILE = _File(path_type=Path)
+
+
+class _Place(click.ParamType[Path | str]):
+    """A path, or the address of a database, which is left as it is."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
+        return value if isinstance(value, str) and is_address(value) else FILE.convert(value, param, ctx)
+
+
+PLACE = _Place()
 
 
 _DURATION = late_pattern(r"(\d+)([smhdw])", re.ASCII)
@@ -211,6 +228,52 @@ def _at_known_place(problem: "Problem") -> "Problem":
     return replace(problem, origin=replace(problem.origin, file=problem.origin.file.replace(prefix, title)), **texts)
 
 
+class _State(click.ParamType):  # type: ignore[type-arg]
+    """A state: a directory, or the address of a database."""
+
+    name = "state"
+
+    def convert(self, value: str | State, param: click.Parameter | None, ctx: click.Context | None) -> State:
+        """Read a state; a directory below the current one is made relative to it."""
+        if not isinstance(value, str):
+            return value
+        try:
+            if is_address(value):
+                return read_state(value)
+            read_state(value)  # refuses the address of another kind of database
+        except BadState as wrong:
+            self.fail(str(wrong), param, ctx)
+        return DirectoryState(FILE.convert(value, param, ctx))
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        """Directories."""
+        return click.Path(file_okay=False).shell_complete(ctx, param, incomplete)
+
+
+STATE = _State()
+
+
+def state_option(text: str, **more: Any) -> Callable[[Command], Command]:
+    """Add `--state` to a command: a directory, or the address of a database."""
+    return click.option(
+        "--state",
+        metavar="DIR|ADDRESS",
+        type=STATE,
+        envvar=VARIABLE,
+        help=f"{text} An address is postgresql://USER@HOST/NAME; ${VARIABLE} is used if this is left out.",
+        **more,
+    )
+
+
+def state_of_manifest(text: str) -> Callable[[Command], Command]:
+    """Add `--state` and `--manifest` to a command."""
+
+    def add(command: Command) -> Command:
+        return manifest_option(state_option(text, callback=of_manifest)(command))
+
+    return add
+
+
 MANIFEST = "licet.manifest"  # the key of `--manifest` in the `meta` of a click context
 
 
@@ -223,25 +286,52 @@ def manifest_option(command: Command) -> Command:
     return option(command)
 
 
-def of_manifest(ctx: click.Context, _: click.Parameter, state: Path | None) -> Path | None:
-    """The state directory given with `--state`, or that of the manifest given with `--manifest`."""
+def of_manifest(ctx: click.Context, param: click.Parameter, state: State | None) -> State | None:
+    """The state given with `--state`, or that of the manifest given with `--manifest`, as its calls find it."""
     manifest: Path | None = ctx.meta.get(MANIFEST)
     if manifest is None:
         return state
     if state is not None:
+        if ctx.get_parameter_source(param.name or "") is ParameterSource.ENVIRONMENT:
+            return state
         raise click.UsageError("give --manifest or --state, not both", ctx)
-    return state_directory(manifest if os.path.isdir(manifest) else policy_root(manifest))
+    return DirectoryState(state_directory(manifest if os.path.isdir(manifest) else policy_root(manifest)))
 
 
-def wrong_state(state: Path, new: bool) -> str:
+StateOf = TypeVar("StateOf", bound=State)
+
+
+def with_secrets(state: StateOf, file: Path | None) -> StateOf:
+    """A state whose password may be in a file of secrets."""
+    if file is None or isinstance(state, DirectoryState):
+        return state
+    from licet.backends.secrets import FileSecrets
+
+    state.with_secrets(FileSecrets(file).get)
+    return state
+
+
+def state_here() -> State:
+    """The state of calls in the current directory, where none was named."""
+    return DirectoryState(state_directory(Path.cwd()))
+
+
+def state_of_policy(path: Path) -> State:
+    """The state of calls under a policy file, where none was named."""
+    return DirectoryState(state_directory(policy_root(path)))
+
+
+def wrong_state(state: State, new: bool) -> str:
     """Why a state directory cannot be read; empty if it can, or if it is `new` and does not exist yet."""
+    if not isinstance(state, DirectoryState):
+        return ""
     try:
-        with os.scandir(state):
+        with os.scandir(state.path):
             return ""
     except FileNotFoundError:
-        return "" if new else f"there is no directory {state}"
+        return "" if new else f"there is no directory {state.path}"
     except OSError as error:
-        return f"{state} cannot be read: {error.strerror}"
+        return f"{state.path} cannot be read: {error.strerror}"
 
 
 def _remember(ctx: click.Context, param: click.Parameter, manifest: Path | None) -> None:
@@ -308,7 +398,6 @@ def _unnameable(path: str) -> str:
     return ""
 
 
-KV = "kv.sqlite"  # in a state directory
 DEFAULT_SESSION = "main"
 _NEW_SESSION = "licet.new session"  # in the `meta` of a click context, if `--new-session` was given
 _NAMED_SESSION = "licet.named session"  # there too, if `--session` was given
@@ -327,19 +416,14 @@ def _session_id(ctx: click.Context, _: click.Parameter, named: str | None) -> st
     return f"s-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
-def open_session(ctx: click.Context, session: str, state: Path, agent: str) -> str:
+def open_session(ctx: click.Context, session: str, state: State, agent: str) -> str:
     """The session of a call: the one that was asked for, or if none was, the first of the default ones that is open."""
-    if ctx.meta.get(_NEW_SESSION) or ctx.meta.get(_NAMED_SESSION) or not (state / KV).exists():
+    if ctx.meta.get(_NEW_SESSION) or ctx.meta.get(_NAMED_SESSION) or not state.has(KV):
         return session
 
-    from licet.backends.kv import SqliteKv  # only calls have sessions, and sqlite3 takes a while to load
-
     async def first_open() -> str:
-        kv = SqliteKv(state / KV)
-        try:
+        with closing(state.kv()) as kv:
             return await open_default(kv, agent)
-        finally:
-            kv.close()
 
     try:
         return asyncio.run(first_open())
@@ -373,7 +457,7 @@ def caller_options(what: str) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         kept = "Where storage, receipts, requests and budgets are kept.  [default: below $XDG_STATE_HOME]"
         for option in (
-            click.option("--state", metavar="DIR", type=FILE, help=kept),
+            state_option(kept),
             secrets_option,
             click.option("--purpose", metavar="TEXT", help=f"The reason of the {what}; the receipt keeps it."),
             task_option,

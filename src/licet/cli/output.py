@@ -252,6 +252,7 @@ def result_document(result: "Result") -> dict[str, Any]:
         "error": result.error or None,
         "explanation": None if result.ok else result.explain(),
         "receipt": result.receipt,
+        **({"repeats": result.repeats} if result.repeats else {}),
         "approvals": [
             {
                 "by": list(one.by),

@@ -15,21 +15,24 @@ import click
 from msgspec import Struct
 
 from licet.assemble.ledger import (
+    LedgerPlace,
     NoKey,
     checkpoints_in,
     evidence_pack,
     is_ledger,
     is_pack,
     last_checkpoint,
-    ledger_in,
+    ledger_place,
+    open_reader,
     public_key,
     run_verify,
+    verify_at,
     verify_pack,
 )
-from licet.backends.ledger.reader import LedgerReader, verify_ledger
+from licet.assemble.states import State
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ENTRY_NAME_CHARACTERS_SHOWN, USES_IN_JSON, USES_SHOWN
-from licet.cli.options import FILE, Command, json_option, manifest_option, of_manifest
+from licet.cli.options import FILE, PLACE, Command, json_option, state_of_manifest
 from licet.cli.output import fail, first_and_others, is_output, print_report, show, show_lines, wants_json, write_file
 from licet.cli.receipts_filters import (
     Wanted,
@@ -56,10 +59,11 @@ from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
 from licet.core.ledger.recorded_checks import DENIED, Checks, Tally
 from licet.core.ledger.verify import checkpoint_line
+from licet.guard.entry_reader import EntryReader
 from licet.guard.ports import LedgerUnavailable
 
 
-def days(reader: LedgerReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:
+def days(reader: EntryReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:
     """Count calls and denied uses per day and agent; the newest day first.
 
     Calls are counted by the columns of the ledger, denied uses from the bodies of the receipts.
@@ -128,10 +132,7 @@ def day_lines(found: Sequence[dict[str, Any]]) -> Iterator[str]:
 _ELSEWHERE = "; go to the directory of the manifest, or name it with --manifest, or its state with --state"
 
 
-def state_option(command: Command) -> Command:
-    """Add `--state` to a command."""
-    text = "The state directory with the ledger.  [default: for this directory, below $XDG_STATE_HOME]"
-    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+state_option = state_of_manifest("The state with the ledger.  [default: for this directory, below $XDG_STATE_HOME]")
 
 
 def key_option(command: Command) -> Command:
@@ -174,7 +175,7 @@ def command() -> None:
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="List at most N.  [default: 50]")
 @state_option
 @json_option
-def list_command(verdict: str | None, limit: int, state: Path | None, **searched: Any) -> None:
+def list_command(verdict: str | None, limit: int, state: State | None, **searched: Any) -> None:
     """List receipts, the newest first. Times are UTC.
 
     A call that has begun and has no receipt is listed too: it still runs, or its process ended before the call did.
@@ -230,7 +231,7 @@ def list_command(verdict: str | None, limit: int, state: Path | None, **searched
 @search_options
 @state_option
 @json_option
-def summary_command(state: Path | None, **searched: Any) -> None:
+def summary_command(state: State | None, **searched: Any) -> None:
     """Count calls and denied uses per day (UTC) and agent, the newest day first.
 
     Below each line are the uses that were denied most often, including those in calls that succeeded. With
@@ -252,7 +253,7 @@ def summary_command(state: Path | None, **searched: Any) -> None:
 @click.argument("receipt")
 @state_option
 @json_option
-def show_command(receipt: str, state: Path | None) -> None:
+def show_command(receipt: str, state: State | None) -> None:
     """Show everything that is stored about one call.
 
     The result, the rules that decided with file and line, who approved it, the budget before and after, the walls in
@@ -272,7 +273,7 @@ def show_command(receipt: str, state: Path | None) -> None:
 
 
 @command.command(name="verify")
-@click.argument("file", metavar="[LEDGER|PACK]", type=FILE, required=False)
+@click.argument("file", metavar="[LEDGER|PACK]", type=PLACE, required=False)
 @key_option
 @click.option(
     "--head", "kept", metavar="FILE", type=FILE, multiple=True, help="Checkpoints that were stored elsewhere."
@@ -281,7 +282,7 @@ def show_command(receipt: str, state: Path | None) -> None:
 @json_option
 @click.pass_context
 def verify_command(
-    ctx: click.Context, file: Path | None, key: str | None, kept: tuple[Path, ...], state: Path | None
+    ctx: click.Context, file: Path | str | None, key: str | None, kept: tuple[Path, ...], state: State | None
 ) -> None:
     """Verify a ledger or an evidence pack, and report the first wrong entry.
 
@@ -298,20 +299,21 @@ def verify_command(
     process that writes signs within a second, and when it ends. If the private key is next to the ledger and can be
     read, a MAC proves that a holder of the key wrote those entries.
     """
-    if file is not None:
+    if isinstance(file, Path):
         file = file / "ledger.sqlite" if os.path.isdir(file) else file
-    path = ledger_in(state) if file is None else file
+    place = ledger_place(state) if file is None else LedgerPlace.at(file)
     try:
         # A file named like a ledger that is no database was overwritten; it is not a pack.
-        database = is_ledger(path) or file is None or path.suffix == ".sqlite"
-        public = public_key(key, path if database or key is not None else ledger_in(state))
+        database = place.is_remote or is_ledger(Path(place.path)) or file is None or place.path.endswith(".sqlite")
+        public = public_key(key, Path(f"{(place if database or key is not None else ledger_place(state)).keys}.pub"))
         checkpoints = [checkpoint for one in kept for checkpoint in checkpoints_in(one)]
         if not database:
             if checkpoints:
                 raise click.UsageError("--head is for ledgers: a pack has its own", ctx)
+            path = Path(place.path)
             report_pack(path, verify_pack(path, public), public)
-        with _progress(path) as progress:
-            outcome = verify_ledger(path, public, checkpoints, progress)
+        with _progress(place) as progress:
+            outcome = verify_at(place, public, checkpoints, progress)
     except NoKey as wrong:
         if key is None:  # the default file is missing, so no option is wrong
             raise click.UsageError(f"{wrong}; it is the `ledger.pub` of the ledger that wrote this", ctx) from None
@@ -319,15 +321,15 @@ def verify_command(
     except Unsound as wrong:
         raise click.BadParameter(str(wrong), ctx, param_hint="--head") from None
     except LedgerUnavailable as wrong:
-        fail(f"{wrong}{_elsewhere(path, state or file)}")
-    report_ledger(path, outcome, public, key, bool(checkpoints))
+        fail(f"{wrong}{_elsewhere(place.path, state or file)}")
+    report_ledger(place.shown, outcome, public, key, bool(checkpoints))
 
 
 @command.command(name="head")
 @key_option
 @state_option
 @json_option
-def head_command(key: str | None, state: Path | None) -> None:
+def head_command(key: str | None, state: State | None) -> None:
     """Print the last signed checkpoint as one line, to be stored elsewhere.
 
     With it, `licet receipts verify --head FILE` proves later that nothing before it was changed or removed. A file may
@@ -335,7 +337,7 @@ def head_command(key: str | None, state: Path | None) -> None:
     """
     with _reading(state) as reader:
         try:
-            public = public_key(key, Path(reader.path))
+            public = public_key(key, Path(f"{reader.keys}.pub"))
         except NoKey as wrong:
             raise click.BadParameter(str(wrong), param_hint="--key") from None
         checkpoint, size = last_checkpoint(reader, public), reader.size
@@ -362,7 +364,7 @@ def export_command(
     agent: str | None,
     output: Path | None,
     force: bool,
-    state: Path | None,
+    state: State | None,
 ) -> None:
     """Write an evidence pack: receipts that can be verified without the ledger.
 
@@ -380,7 +382,7 @@ def export_command(
     with _reading(state) as reader:
         rows: list[Row] = []
         for receipt in dict.fromkeys(receipts):
-            rows += reader.show(receipt) or _unknown(receipt, ledger_in(state))
+            rows += reader.show(receipt) or _unknown(receipt, reader.path)
         if session is not None:
             rows = list(reader.list(session=session, agent=agent, kind=None, limit=-1))
             agents = sorted({_entry(row, reader)["agent"] for row in rows})
@@ -401,21 +403,21 @@ def export_command(
 
 
 @contextmanager
-def _reading(state: Path | None) -> Iterator[LedgerReader]:
-    path = ledger_in(state)
+def _reading(state: State | None) -> Iterator[EntryReader]:
     try:
-        with LedgerReader(path) as reader:
+        place = ledger_place(state)
+        with open_reader(place) as reader:
             yield reader
     except LedgerUnavailable as wrong:
-        fail(f"{wrong}{_elsewhere(path, state)}")
+        fail(f"{wrong}{_elsewhere(place.path, state)}")
 
 
-def _elsewhere(path: Path, state: Path | None) -> str:
+def _elsewhere(path: str, state: State | Path | str | None) -> str:
     """Advice where the ledger may be, if there is none here and no place was named."""
     if state is not None:
         return ""
     try:
-        path.lstat()
+        os.lstat(path)
     except FileNotFoundError:
         return _ELSEWHERE + asked_elsewhere()
     except OSError:  # the directory cannot be read, so the ledger may exist
@@ -442,13 +444,13 @@ class Recorded(Struct, frozen=True):
         return {"decision": self.decision, **progress, "receipt": self.receipt}
 
 
-def calls_of(receipt: str, state: Path | None) -> list[Recorded]:
+def calls_of(receipt: str, state: State | None) -> list[Recorded]:
     """Return the entries of a call; exits with 1 if there are none, or if they were changed.
 
     In an older ledger, several calls may have the same id. They differ in their session, tool or time.
     """
     with _reading(state) as reader:
-        rows = reader.show(receipt) or _unknown(receipt, ledger_in(state))
+        rows = reader.show(receipt) or _unknown(receipt, reader.path)
         found = [_entry(row, reader) for row in rows]
     calls: dict[tuple[object, ...], dict[str, list[Entry]]] = {}
     for entry in found:
@@ -466,13 +468,13 @@ def _call_of(entry: Entry) -> tuple[object, ...]:
     return tuple(entry[name] for name in ("id", "agent", "session", "tool", "time", "arguments"))
 
 
-def _so_far(decision: Entry, reader: LedgerReader) -> Entry:
+def _so_far(decision: Entry, reader: EntryReader) -> Entry:
     """A decision without a receipt, with what the call has recorded since."""
     found = (_entry(row, reader) for row in reader.show(decision["id"]) if row.kind == "progress")
     return so_far(decision, [entry for entry in found if _call_of(entry) == _call_of(decision)])
 
 
-def _entry(row: Row, reader: LedgerReader) -> Entry:
+def _entry(row: Row, reader: EntryReader) -> Entry:
     """Parse an entry; exits with 1 if it was changed, so that nothing false is shown."""
     try:
         return check_row(row)
@@ -481,19 +483,19 @@ def _entry(row: Row, reader: LedgerReader) -> Entry:
         fail(f"entry {row.number} ({name}) was changed: {wrong}; {run_verify(reader)}")
 
 
-def _unknown(receipt: str, ledger: Path) -> NoReturn:
+def _unknown(receipt: str, ledger: str) -> NoReturn:
     where = "`licet receipts list` has those that are; calls of another manifest are kept apart: go to its directory"
     named = "or name it with `--manifest FILE`, or its state with `--state DIR`"
     fail(f"there is no receipt `{receipt}` in {ledger}; {where}, {named}")
 
 
 @contextmanager
-def _progress(path: Path) -> Iterator[Callable[[int], None] | None]:
+def _progress(place: LedgerPlace) -> Iterator[Callable[[int], None] | None]:
     """Show the progress on a terminal, for large ledgers."""
     if wants_json() or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
-    with LedgerReader(path) as reader:
+    with open_reader(place) as reader:
         size = reader.size
 
     def progress(seen: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any, get_args
 import click
 from msgspec import Struct
 
-from licet.backends.ledger.reader import LedgerReader
 from licet.cli.limits import USES_SHOWN
 from licet.cli.options import Command, duration
 from licet.cli.receipts_text import Entry
@@ -18,6 +17,7 @@ from licet.core.decision.request import Reason
 from licet.core.ledger.entry import Row
 from licet.core.ledger.recorded_checks import DENIED, UNLISTED, Checks, Tally
 from licet.core.values import canonical_json
+from licet.guard.entry_reader import EntryReader
 
 
 class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone
@@ -140,7 +140,7 @@ def in_body(checks: Checks) -> Iterator[tuple[str, ...]]:
 
 
 def found_receipts(
-    reader: LedgerReader, wanted: Wanted, checks: Checks, verdict: str | None, limit: int, read: Callable[[Row], Entry]
+    reader: EntryReader, wanted: Wanted, checks: Checks, verdict: str | None, limit: int, read: Callable[[Row], Entry]
 ) -> Sequence[Entry]:
     """Return the newest receipts that have a matching check."""
     rows = map(read, reader.containing(*in_body(checks), **wanted.columns, verdict=verdict))

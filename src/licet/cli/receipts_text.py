@@ -153,6 +153,9 @@ def story(decision: Entry | None, progress: Sequence[Entry], receipt: Entry | No
     if "standing" in last:
         yield from _standing(last)
         return
+    if "state" in last:
+        yield from _of_the_state(last)
+        return
     yield f"{last['id']}: {_outcome(last, receipt)}"
     for title, text in _facts(last, decision, progress, receipt):
         yield f"  {title:<{_WIDTH}}{visible(text)}"
@@ -166,6 +169,21 @@ def _standing(entry: Entry) -> Iterator[str]:
     facts += [("directory", about["directory"]), ("agent", entry["agent"]), ("manifest", entry["manifest"])]
     facts += [("given by", name) for one in entry["approvals"] for name in one["by"]]
     facts += [("until", about["expires"]), ("entry", f"{entry['number']}, {entry['recorded']}")]
+    for title, text in facts:
+        yield f"  {title:<{_WIDTH}}{visible(text)}"
+
+
+_ACTS = {"freeze": "calls were frozen", "thaw": "freezes were ended", "operators": "the keys of operators were set"}
+
+
+def _of_the_state(entry: Entry) -> Iterator[str]:
+    """A freeze, its end, or the keys of the operators."""
+    about = entry["state"]
+    yield f"{entry['id']}: {_ACTS[entry['kind']]}"
+    facts = [(name, about[name]) for name in ("why", "agent", "tool") if name in about]
+    facts += [("ends" if entry["kind"] == "thaw" else "operator", name) for name in about["about"]]
+    facts += [("by", about["by"]), ("signed", "by an operator" if "act" in about else "no")]
+    facts += [("entry", f"{entry['number']}, {entry['recorded']}")]
     for title, text in facts:
         yield f"  {title:<{_WIDTH}}{visible(text)}"
 
@@ -191,6 +209,10 @@ def _facts(
         yield "caller", ", ".join(filter(None, (caller["person"], caller["client"], *caller["actors"])))
     if last["purpose"]:
         yield "purpose", last["purpose"]
+    if "call_id" in last:
+        yield "call id", last["call_id"]
+    if "repeats" in last:
+        yield "repeats", f"{last['repeats']}: nothing ran again"
     if flags := last.get("flags"):
         yield "flags", shlex.join(flags)
     yield "reason", last["reason"]
@@ -436,7 +458,7 @@ def _may(entry: Entry, what: str, ended: bool) -> str:
     return {"allow": f"may {may}", "ask": f"may {may} once a person agrees", "deny": f"may not {may}"}[entry["verdict"]]
 
 
-def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
+def report_ledger(path: str, outcome: Outcome, key: str, given: str | None, held: bool) -> NoReturn:
     """Print the result of verifying a ledger, and exit."""
     notes, signed_by = list(_notes(outcome, given, held)), counted(outcome.checkpoints, "checkpoint")
     found = {
@@ -449,11 +471,12 @@ def report_ledger(path: Path, outcome: Outcome, key: str, given: str | None, hel
         "root": outcome.root or None,
         "key": key,
         "unknown": outcome.unknown,
+        "waiting": outcome.waiting,
         "finding": _finding_document(outcome.finding),
         "notes": notes,
     }
     rows = (
-        ("file", str(path)),
+        ("file", path),
         ("ledger", outcome.ledger or "none"),
         ("size", f"{entries(outcome.entries)}, {outcome.signed:,} of them signed by {signed_by}"),
         ("root", outcome.root or "none"),
@@ -494,6 +517,8 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
             yield f"{text}; the key next to the ledger shows that its holder wrote them"
         else:
             yield f"{text}, so not proven: anybody who can write the file could have written them without the key"
+    if outcome.waiting:
+        yield f"{entries(outcome.waiting)} have no place in the tree yet: signed by their nodes, and by no checkpoint"
     if given is None:
         yield "the key was next to the ledger: only `--key` from elsewhere reveals a ledger that was replaced"
     if not held:

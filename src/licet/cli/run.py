@@ -28,7 +28,8 @@ from licet.assemble.program import (
     saved_text,
     understood,
 )
-from licet.assemble.review import Places, state_directory, state_option, straight
+from licet.assemble.review import Places, state_directory, straight
+from licet.assemble.states import DirectoryState, State
 from licet.cli.discovery import Named, check_setting, find_policy, nothing_here, require_trust
 from licet.cli.limits import HINTS_SHOWN, INTERRUPT_SECONDS
 from licet.cli.options import (
@@ -40,6 +41,7 @@ from licet.cli.options import (
     setting_options,
     show_new_session,
     sound_manifest,
+    with_secrets,
 )
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
 from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_hints, show_warnings
@@ -65,7 +67,7 @@ class RunOptions(Struct, frozen=True):
     purpose: str | None = None
     task: str = ""
     secrets: Path | None = None
-    state: Path | None = None
+    state: State | None = None
     flags: Flags = Flags()
     save: Path | None = None
 
@@ -217,7 +219,7 @@ def command(
     purpose: str | None,
     task: str,
     secrets: Path | None,
-    state: Path | None,
+    state: State | None,
     setting: Setting,
 ) -> None:
     """Run a command behind walls. It reaches what flags or a manifest allow, and nothing else.
@@ -284,7 +286,7 @@ def run_program(
         policy = chosen.policy
         ended: list[Finished] = []
         held: set[str] = set()
-        state = wanted.state or state_directory(chosen.root)
+        state = with_secrets(wanted.state or DirectoryState(state_directory(chosen.root)), wanted.secrets)
         wanted = replace(wanted, session=open_session(ctx, wanted.session, state, policy.agent))
         attached = AttachedStreams()
         gate = program_gate(
@@ -310,10 +312,10 @@ def run_program(
     except click.exceptions.Exit:  # the problems of the files were shown
         return REFUSED
     except Refused as wrong:  # the lock next to the policy differs: the run is refused, and leaves a receipt
-        refusing = RefusingGate(wrong, policy, Backends.local(state), workdir=setting.workdir)
+        refusing = RefusingGate(wrong, policy, Backends.of(state), workdir=setting.workdir)
         named, words_of_it = name or PROGRAM, {"command": words}
         result = run(refusing, named, words_of_it, session=wanted.session, purpose=wanted.purpose, task=wanted.task)
-        return _report(result, [], 0, state_option(state), None)
+        return _report(result, [], 0, state.option, None)
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")
         return REFUSED
@@ -328,16 +330,14 @@ def run_program(
         result = run(gate, tool, {"command": words}, session=wanted.session, purpose=wanted.purpose, task=wanted.task)
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
     except KeyboardInterrupt:
-        text = (
-            f"interrupted: the command and all that it started were ended; `licet receipts list{state_option(state)}`"
-        )
+        text = f"interrupted: the command and all that it started were ended; `licet receipts list{state.option}`"
         raise KeyboardInterrupt(f"{text} has the receipt") from None
     finally:
         attached.finish(wait=in_time)
         signal.signal(signal.SIGTERM, before)
         signal.signal(signal.SIGINT, interrupted)
     ran = gate.policy.tools[tool]
-    code = _report(result, ended, ran.seconds, state_option(state), attached.lost, ran.reach)
+    code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach)
     if code and result.ok and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from licet.assemble.states import State
 from licet.cli.gateway import serve, served_policy, serving_options
 from licet.cli.options import Setting
 from licet.cli.output import fail
@@ -15,7 +16,7 @@ def command(
     manifest: Path | None,
     session: str | None,
     task: str,
-    state: Path | None,
+    state: State | None,
     accepted: bool,
     secrets: Path | None,
     setting: Setting,

@@ -2,33 +2,24 @@
 
 import asyncio
 import secrets
-from pathlib import Path
 
 import click
 from msgspec import Struct
 
 from licet.assemble.gate import stored_approvals
-from licet.assemble.review import state_directory
-from licet.backends.approvals.store import SqliteApprovals
-from licet.backends.kv import SqliteKv
-from licet.backends.ledger.reader import LedgerReader
-from licet.backends.ledger.writer import SqliteLedger
+from licet.assemble.ledger import ledger_place, open_reader
+from licet.assemble.states import KV, LEDGER, State
+from licet.backends.approvals.requests import ApprovalStore
 from licet.backends.memory import SystemClock
 from licet.cli.discovery import asked_elsewhere
-from licet.cli.options import FILE, KV, Command, json_option, manifest_option, of_manifest, open_default
+from licet.cli.options import json_option, open_default, state_here, state_of_manifest
 from licet.cli.output import fail, print_report, show
 from licet.core.algebra.scope import visible
-from licet.core.ledger.entry import Row, Unsound, check_row, time_text
+from licet.core.ledger.entry import NODES_SESSION, STATE_SESSION, Row, Unsound, check_row, time_text
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.session_end import end_stored_session, is_ended, session_end_entry
 
-_LEDGER = "ledger.sqlite"  # in a state directory
-
-
-def state_option(command: Command) -> Command:
-    """Add `--state` and `--manifest` to a command."""
-    text = "The state directory of the calls.  [default: for this directory, below $XDG_STATE_HOME]"
-    return manifest_option(click.option("--state", metavar="DIR", type=FILE, callback=of_manifest, help=text)(command))
+state_option = state_of_manifest("The state of the calls.  [default: for this directory, below $XDG_STATE_HOME]")
 
 
 class _Session(Struct, frozen=True):
@@ -67,9 +58,9 @@ def command(ctx: click.Context) -> None:
 @click.option("--all", "every", is_flag=True, help="Also list the sessions that have ended.")
 @state_option
 @json_option
-def list_command(every: bool = False, state: Path | None = None) -> None:
+def list_command(every: bool = False, state: State | None = None) -> None:
     """List the sessions that are open, the one with the newest call first."""
-    place = state if state is not None else state_directory(Path.cwd())
+    place = state if state is not None else state_here()
     found = [one for one in _sessions(place) if every or not one.ended]
     print_report({"sessions": found}, lambda _: _show(found))
 
@@ -89,7 +80,7 @@ def _show(found: list[_Session]) -> None:
 @click.option("--purpose", metavar="TEXT", help="Why it is ended; the ledger keeps it.")
 @state_option
 @json_option
-def end_command(session: str, agent: str | None, purpose: str | None, state: Path | None) -> None:
+def end_command(session: str, agent: str | None, purpose: str | None, state: State | None) -> None:
     """End a session: its storage is deleted, and its later calls are refused.
 
     Calls that name no session begin another one: `main-2` after `main`. The end is an entry in the ledger. It gives
@@ -97,19 +88,19 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
     open, such as a gateway, finishes calls that it has begun, and refuses later ones. Programs behind walls cannot
     reach the state of any session, and so end none.
     """
-    place = state if state is not None else state_directory(Path.cwd())
+    place = state if state is not None else state_here()
     approvals = stored_approvals(place)
     known = _policies(place, approvals, session, agent)
     if len(known) != 1:
         names = ", ".join(sorted(map(visible, known)))
         of = f" of {visible(agent)}" if agent is not None else ""
         why = f"several agents have a session {visible(session)}: add --agent, one of {names}" if known else ""
-        fail(why or f"there is no session {visible(session)}{of} in {place}")
+        fail(why or f"there is no session {visible(session)}{of} in {place.shown}")
     ((owner, digest),), receipt = known.items(), f"r-{secrets.token_hex(6)}-1"
     entry = session_end_entry(receipt, owner, session, time_text(SystemClock().now()), digest, purpose)
 
     async def end() -> tuple[bool, str]:
-        ledger, kv = SqliteLedger(place / _LEDGER), SqliteKv(place / KV)
+        ledger, kv = place.ledger(), place.kv()
         try:
             if is_new := not await is_ended(kv, owner, session):
                 await end_stored_session(ledger, kv, entry)
@@ -138,7 +129,7 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Pat
     print_report({"agent": owner, "session": session, "ended": True, "receipt": receipt if ended else None}, text)
 
 
-def _policies(place: Path, approvals: SqliteApprovals, session: str, agent: str | None) -> dict[str, str]:
+def _policies(place: State, approvals: ApprovalStore, session: str, agent: str | None) -> dict[str, str]:
     """By agent: the digest of the policy of the last call in its session with this id.
 
     A session whose first call still waits for a person is in no ledger, which may not exist yet.
@@ -148,7 +139,7 @@ def _policies(place: Path, approvals: SqliteApprovals, session: str, agent: str 
     except Unavailable as wrong:
         fail(str(wrong))
     found = {one.agent: one.manifest for one in asked if one.session == session and agent in (None, one.agent)}
-    if found and not (place / _LEDGER).exists():
+    if found and not place.has(LEDGER):
         return found
     for row in _rows(place):
         if row.session == session and agent in (None, row.agent):
@@ -159,23 +150,23 @@ def _policies(place: Path, approvals: SqliteApprovals, session: str, agent: str 
     return found
 
 
-def _rows(place: Path) -> list[Row]:
+def _rows(place: State) -> list[Row]:
     """The last entry of each session; exits if there is no ledger that can be read."""
     try:
-        with LedgerReader(place / _LEDGER) as reader:
-            return list(reader.sessions())
+        with open_reader(ledger_place(place)) as reader:
+            return [row for row in reader.sessions() if row.session not in (STATE_SESSION, NODES_SESSION)]
     except LedgerUnavailable as wrong:
         named = click.get_current_context().params.get("state") is not None
         fail(f"{wrong}{'' if named else asked_elsewhere()}")
 
 
-def _sessions(place: Path) -> list[_Session]:
+def _sessions(place: State) -> list[_Session]:
     rows = _rows(place)
 
     async def ended() -> list[bool]:
-        if not (place / KV).exists():  # a store that does not exist yet is not made by a look at it
+        if not place.has(KV):  # a store that does not exist yet is not made by a look at it
             return [False] * len(rows)
-        kv = SqliteKv(place / KV)
+        kv = place.kv()
         try:
             return [await is_ended(kv, row.agent, row.session) for row in rows]
         finally:

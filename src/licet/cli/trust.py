@@ -21,10 +21,10 @@ from licet.assemble.acceptance import (
     with_standing,
     withdraw_all,
 )
-from licet.assemble.review import state_option
+from licet.assemble.states import DirectoryState, State
 from licet.cli.diff import show_changes
 from licet.cli.discovery import named_or_found
-from licet.cli.options import FILE, Setting, json_option, read_sound
+from licet.cli.options import FILE, Setting, json_option, read_sound, state_option
 from licet.cli.output import counted, fail, print_report, shortened, show, show_lines, show_lock_changes, wants_json
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.approval import time_text
@@ -56,7 +56,7 @@ from licet.policy_files.trust import Accepted, TrustListError, acceptance, accep
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="What ${workdir} stands for in the paths of a standing approval.  [default: this directory]",
 )
-@click.option("--state", metavar="DIR", type=FILE, help="The state of the calls that a standing approval is for.")
+@state_option("The state of the calls that a standing approval is for.")
 @click.option("--list", "listing", is_flag=True, help="List what was accepted.")
 @click.option("--remove", is_flag=True, help="Take the policy off the list.")
 @json_option
@@ -67,7 +67,7 @@ def command(
     yes: bool,
     days: int,
     workdir: Path | None,
-    state: Path | None,
+    state: State | None,
     listing: bool,
     remove: bool,
 ) -> None:
@@ -101,7 +101,7 @@ def command(
         if listing:
             _list()
         elif remove:
-            _remove(ctx, file)
+            _remove(ctx, file, state)
         else:
             _accept(ctx, file, yes, Standing(days, workdir, state))
     except (TrustListError, PolicyMoved, NoHome, Unavailable, LedgerUnavailable) as wrong:
@@ -121,9 +121,9 @@ def _show_list(entries: list[Accepted]) -> None:
         show("no policy has been accepted", err=True)
 
 
-def _remove(ctx: click.Context, file: Path | None) -> None:
+def _remove(ctx: click.Context, file: Path | None, state: State | None) -> None:
     path = named_or_found(file, "FILE").path
-    found, withdrawn = forget(path), withdraw_all(path)
+    found, withdrawn = forget(path), withdraw_all(path, state)
 
     def text(_: object) -> None:
         show(f"{path} {'is no longer accepted' if found else 'was not accepted'}", err=not found)
@@ -139,7 +139,7 @@ class Standing(Struct, frozen=True):
 
     days: int
     workdir: Path | None
-    state: Path | None
+    state: State | None
     anywhere: bool = False  # for each directory that the policy may hold in, which it then calls `${workdir}`
 
 
@@ -173,7 +173,7 @@ def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> No
     deletes = deletes_to_approve(manifest)
     if not deletes or manifest.lock_problem is not None:
         return
-    state = wanted.state or state_of(path)
+    state = wanted.state or DirectoryState(state_of(path))
     standing = _standing_of(path, manifest, wanted)
     if standing is not None:
         if not wants_json():
@@ -200,7 +200,7 @@ def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> No
     kept = give_standing(manifest, places, state, wanted.days)
     if kept.keys is not None:
         show(f"{kept.request.id} needs {kept.quorum} of {len(kept.keys)} signatures before it counts; each signs with")
-        show(f"  licet approvals approve {kept.request.id}{state_option(state)} --key FILE")
+        show(f"  licet approvals approve {kept.request.id}{state.option} --key FILE")
     else:
         show(f"standing approval {kept.request.id}, until {time_text(kept.request.expires)}")
 

@@ -22,6 +22,7 @@ from licet.assemble.server_process import (
     placed_secrets,
     started,
 )
+from licet.assemble.states import Place, state_at
 from licet.backends.http import HttpClient
 from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import inside
@@ -59,7 +60,7 @@ def new_session() -> str:
 
 def gateway_servers(
     manifest: Manifest,
-    state: Path,
+    state: Place,
     *,
     session: str,
     report: Report,
@@ -97,7 +98,9 @@ def gateway_servers(
     asks = AsksServers(workers_of(walls))
     approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
     processes = LocalProcesses(ready=ready)
-    backends = Backends.local(state, secrets_file=secrets_file, sandbox=asks, approver=approver, processes=processes)
+    backends = Backends.of(
+        state_at(state), secrets_file=secrets_file, sandbox=asks, approver=approver, processes=processes
+    )
     recording = observed.recording if observed is not None else None
     observers = [recording] if recording is not None else []
     gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
@@ -131,6 +134,7 @@ def gateway_servers(
             offers_changed=governed.offers_changed,
             announces=announces[name],
             stands=start.stands,
+            frozen=lambda: gate.frozen,
         )
         for name, start in starts.items()
     )

@@ -1,5 +1,7 @@
 """The path of one call: declare, validate, decide, can it run, flow, ask, reserve, record, bind, run, close, remember.
 
+A call with an id is looked up between flow and ask: one that comes again gets what the first one returned.
+
 There is no middleware to reorder, and no shared object stores anything about a call. An error before the tool runs
 refuses the call. An error inside the tool ends only that call.
 """
@@ -36,16 +38,25 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
-from licet.guard.facts import Call, SessionFacts, begun
+from licet.guard.facts import Call, SessionFacts, begun, in_opening
 from licet.guard.flow_steps import judge_call, keep_entry
 from licet.guard.grant import Grant
 from licet.guard.memory import Moment
 from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
 from licet.guard.receipt import decision_of, progress_of
 from licet.guard.registration import Registered
+from licet.guard.repeated_calls import find_first, result_again
 from licet.guard.result import Result
 from licet.guard.result_parts import ResultParts, interrupted, outcome, succeeded
-from licet.guard.session_end import caller_cancelled, check_policy, check_session, look_up_end, session_end
+from licet.guard.session_end import (
+    caller_cancelled,
+    check_frozen,
+    check_policy,
+    check_session,
+    look_up_end,
+    look_up_freeze,
+    session_end,
+)
 
 
 async def run_call(
@@ -55,9 +66,13 @@ async def run_call(
     arguments: object,
     purpose: str | None = None,
     moment: Moment | None = None,
+    id: str = "",  # noqa: A002
 ) -> Result:
-    """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised."""
-    call = await begin(session, tool, purpose, moment)
+    """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised.
+
+    A call with an id runs once: one that comes again gets the result of the first.
+    """
+    call = await begin(session, tool, purpose, moment, id)
     result = await step(call, _open_and_run(call, admission, arguments))
     assert result is not None  # noqa: S101 - it leaves no call open
     return result
@@ -65,14 +80,25 @@ async def run_call(
 
 async def _open_and_run(call: Call, admission: "CallAdmission", arguments: object) -> ResultParts:
     registered, grant = await admit_and_record(call, admission, arguments)
+    if call.repeated is not None:
+        return result_again(call, call.repeated)
     return await bind_and_run(call, registered, grant)
 
 
-async def begin(session: SessionFacts, tool: str, purpose: str | None = None, moment: Moment | None = None) -> Call:
+async def begin(
+    session: SessionFacts,
+    tool: str,
+    purpose: str | None = None,
+    moment: Moment | None = None,
+    id: str = "",  # noqa: A002
+) -> Call:
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
-    await look_up_end(session)  # at each call: `licet session end` is another process
+    with in_opening(session.gate.policy, tool):
+        await look_up_end(session)  # at each call: `licet session end` is another process
+        if not session.store_error:
+            await look_up_freeze(session, tool)
     session.gate.renew_standing()
-    return begun(session, tool, purpose, moment)
+    return begun(session, tool, purpose, moment, id)
 
 
 async def step(call: Call, work: Coroutine[Any, Any, ResultParts | None]) -> Result | None:
@@ -81,6 +107,7 @@ async def step(call: Call, work: Coroutine[Any, Any, ResultParts | None]) -> Res
     call.task = asyncio.current_task()  # an open call may be continued by another task
     CURRENT.set(call.stores)
     running.add(call)  # before the session is checked, so that its end finds this call or is found by it
+    call.session.gate.watch.begin()
     try:
         return await _closed_after(call, work)
     finally:
@@ -115,11 +142,13 @@ async def _closed_after(call: Call, work: Coroutine[Any, Any, ResultParts | None
 
 
 async def admit_and_record(call: Call, admission: "CallAdmission", arguments: object) -> tuple[Registered, Grant]:
-    """Open a call: every step up to `record`, after which the call counts as made."""
+    """Open a call: every step up to `record`, after which the call counts as made. One that repeats another is not."""
     check_session(call)
     registered, grant = await admission.admit(call, arguments)
-    grant.begin()
-    await record(call)
+    if call.repeated is None:
+        grant.begin()
+        await record(call)
+        check_frozen(call)  # a freeze that returned while the decision was written is not overtaken
     return registered, grant
 
 
@@ -133,7 +162,10 @@ class CallAdmission:
     """The steps of a call before anything happens. A session may be given others."""
 
     async def admit(self, call: Call, arguments: object) -> tuple[Registered, Grant]:
-        """Declare, validate, decide, check that it can run, judge origins, ask and reserve. Each can only refuse."""
+        """Declare, validate, decide, check that it can run, judge origins, ask and reserve. Each can only refuse.
+
+        A call that repeats another is asked about nothing and spends nothing, so what was spent cannot refuse it.
+        """
         registered = call.registered = declare(call)
         call.stores.until = monotonic() + registered.seconds
         if registered.misfits:
@@ -141,7 +173,7 @@ class CallAdmission:
         call.arguments = await validate(call, registered, arguments)
         call.digest = arguments_digest(call.arguments)  # before the tool runs: it could change its arguments
         if registered.needs_approval:
-            await look_up_usage(call, registered)
+            await look_up_usage(call, registered, spending=not call.id)
         grant = make_grant(call, registered)
         objection = resolve(call)  # call-time resolution
         if isinstance(objection, Deny):
@@ -150,10 +182,21 @@ class CallAdmission:
         if call.flow is not None and call.policy.flow is not None:  # not if a call is only observed
             judgement = await judge_call(call, registered, grant, call.flow)
             if judgement.stops and not registered.needs_approval:
-                await look_up_usage(call, registered)  # an approval names its exact arguments
+                await look_up_usage(call, registered, spending=not call.id)  # an approval names its exact arguments
                 grant.request = call.request
             call.usage = replace(call.usage, flow=judgement)
             objection = resolve(call)
+        if call.id and call.first is None:
+            if isinstance(objection, Deny):
+                grant.deny(objection)
+            await find_first(call)
+            if call.repeated is not None:
+                return registered, grant
+            if call.request.arguments:  # what was approved was looked up, and what was spent was not
+                flow = call.usage.flow
+                await look_up_usage(call, registered)
+                call.usage = replace(call.usage, flow=flow)
+                objection = resolve(call)
         while objection is not None:
             await self.refuse_or_ask(call, grant, objection)
             objection = resolve(call)
@@ -223,11 +266,11 @@ async def deny_misfit(call: Call, registered: Registered, arguments: object) -> 
     make_grant(call, registered).deny_for_each(Deny(call.request, registered.misfits))
 
 
-async def look_up_usage(call: Call, registered: Registered) -> None:
+async def look_up_usage(call: Call, registered: Registered, *, spending: bool = True) -> None:
     """Add to the request its arguments and deletes, and to the usage what was spent and approved in this session."""
     call.request = full_request(call, registered)
     usage = UNUSED
-    if registered.budgeted and call.ports.budgets is not None:
+    if spending and registered.budgeted and call.ports.budgets is not None:
         usage = await spent(call, registered, call.ports.budgets)
     agreed = call.session.agreed(call.policy, call.clock.monotonic())
     call.usage = replace(usage, approved=frozenset(agreed))
@@ -268,6 +311,7 @@ def empty_grant(call: Call, registered: Registered) -> Grant:
         registered.limits,
         call.identity,
         None if standing is None else lambda: gate.stands(standing),
+        partial(gate.frozen_for, call.session.agent, call.tool),
     )
 
 

@@ -18,6 +18,7 @@ from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.receipt import made_receipt
 from licet.guard.redaction.redact import encoded, in_turn, shown
 from licet.guard.registration import Registered
+from licet.guard.repeated_calls import end_first
 from licet.guard.result import Result
 from licet.guard.result_parts import NOTHING, ResultParts
 from licet.guard.session_end import caller_cancelled
@@ -65,6 +66,7 @@ async def close(call: Call, parts: ResultParts) -> Result:
         except (asyncio.CancelledError, Exception) as error:  # a ledger, which may be a user's, can cancel itself
             _unrecorded(call, parts, error)
             handed = unrecorded(call, handed, parts.error) if handed is not None else None
+    await end_first(call, parts, handed)
     hand_over(call, handed)
     if call.session.memory is not None and call.session.memory.is_behind:
         with suppress(asyncio.CancelledError, Exception):  # the next question reads it

@@ -5,7 +5,8 @@ There is no step here, so each step imports this module, and none of them needs 
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -23,13 +24,26 @@ from licet.core.policy.flow import Flow
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import StandingApproval
 from licet.errors import Refused
-from licet.guard.deadlines import Deadline, StoreDeadline
+from licet.guard.deadlines import CURRENT, Deadline, StoreDeadline
 from licet.guard.grant import CallIdentity, Grant, Observer
+from licet.guard.kept_result import Repeated
 from licet.guard.limits import LONG_RESULT, LONGEST_TOOL_NAME, STORE_SECONDS
 from licet.guard.memory import Memories, Moment, SessionMemory
-from licet.guard.ports import Agreement, Clock, Ports, Reservation
+from licet.guard.ports import Agreement, Begun, Clock, Ports, Reservation
 from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered, RegisteredTools
+
+
+class CallWatch(ABC):
+    """Looks after the calls of a gate that are under way."""
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Look from now on, as long as calls run in this event loop."""
+
+    @abstractmethod
+    def look(self, loop: asyncio.AbstractEventLoop | None = None, this: "asyncio.Task[Any] | None" = None) -> None:
+        """Cut the calls that are frozen, of one loop or of all; not that of the task which has frozen them."""
 
 
 class GateFacts(ABC):
@@ -54,10 +68,16 @@ class GateFacts(ABC):
     def policy(self) -> RegisteredTools:
         """The manifest in force, and the tools under it."""
 
+    watch: "CallWatch"  # that running calls end which are frozen meanwhile
+
     @property
     @abstractmethod
     def frozen(self) -> str:
         """Why this gate takes no calls; empty if it does."""
+
+    @abstractmethod
+    def frozen_for(self, agent: str, tool: str) -> str:
+        """Why calls of a tool by an agent are stopped; empty if they are not. `Unavailable` if nobody can know."""
 
     @abstractmethod
     def next_receipt(self) -> str:
@@ -188,7 +208,8 @@ class Call(Struct, eq=False):
     is_elsewhere: bool = False  # whether somebody else runs it, outside of any walls of licet
     is_closed: bool = False  # whether its end has begun; only set of calls that were left open
     result_bytes: int = 0  # of JSON that its tool returned
-    was_cut: bool = False  # whether the end of its session has cancelled it
+    was_cut: bool = False  # whether the end of its session, or a freeze, has cancelled it
+    frozen: str = ""  # why, if a freeze has
     cuts: int = 0  # how often
     flow: Flow | None = None  # of its policy; None: origins do not matter, and nothing is remembered
     moment: Moment | None = None  # when it was made, as its session's memory counts
@@ -196,6 +217,9 @@ class Call(Struct, eq=False):
     from_task: bool = False  # whether all its arguments stand in the task
     is_heard: bool = True  # whether anybody gets its result; if not, nothing of it is remembered
     flow_request: str = ""  # the stored request for an approval of what its origins do not allow
+    id: str = ""  # that its caller gave it; empty if it gave none
+    first: Begun | None = None  # set while it is the first one of its id
+    repeated: Repeated | None = None  # what it repeats; it then runs nothing
 
     def __repr__(self) -> str:  # arguments may be secret
         return f"<call {self.receipt} of {self.tool!r}>"
@@ -205,6 +229,11 @@ class Call(Struct, eq=False):
         """Which call this is, for its events."""
         session = self.session
         return CallIdentity(session.agent, session.id, self.receipt, self.time, self.started, self.clock)
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether what it returns comes from its tool: it ran now, or it repeats one that did."""
+        return self.running or self.repeated is not None
 
     @property
     def is_long(self) -> bool:
@@ -234,7 +263,31 @@ class Call(Struct, eq=False):
         raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
 
 
-def begun(session: SessionFacts, tool: str, purpose: str | None = None, moment: Moment | None = None) -> Call:
+def opening_seconds(policy: RegisteredTools, tool: object = None) -> float:
+    """How long stores may take to open a call: no longer than its tool may run. Without a tool: to open a session."""
+    found = policy.tools.get(tool) if type(tool) is str else None
+    of_policy = policy.manifest.limits.get("wall_seconds", STORE_SECONDS)
+    return min(STORE_SECONDS, of_policy if found is None else found.seconds)
+
+
+@contextmanager
+def in_opening(policy: RegisteredTools, tool: object = None) -> Iterator[None]:
+    """Meanwhile, stores give up in time to open a call, or a session."""
+    outer = CURRENT.get()
+    CURRENT.set(StoreDeadline(opening_seconds(policy, tool)))
+    try:
+        yield
+    finally:
+        CURRENT.set(outer)
+
+
+def begun(
+    session: SessionFacts,
+    tool: str,
+    purpose: str | None = None,
+    moment: Moment | None = None,
+    id: str = "",  # noqa: A002
+) -> Call:
     """The facts of a call that begins now. `moment` is when it was made, if that was earlier."""
     gate, clock = session.gate, session.gate.clock
     name = tool if type(tool) is str and len(tool) <= LONGEST_TOOL_NAME else ""
@@ -250,8 +303,9 @@ def begun(session: SessionFacts, tool: str, purpose: str | None = None, moment: 
         clock.monotonic(),
         session.request(name),
         purpose,
-        StoreDeadline(STORE_SECONDS),
+        StoreDeadline(opening_seconds(policy, name)),
         asyncio.current_task(),
+        id=id,
     )
     if policy.flow is not None:
         call.flow = policy.flow

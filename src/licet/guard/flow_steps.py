@@ -43,6 +43,7 @@ from licet.errors import Refused
 from licet.guard.deadlines import StoreDeadline, in_time
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.grant import Grant
+from licet.guard.kept_result import Brought, Repeated
 from licet.guard.limits import (
     LEAST_OF_A_VALUE,
     LEAVES_COUNTED,
@@ -365,6 +366,7 @@ class Handed(Struct, frozen=True):
     reading: Reading | None  # None if nothing is handed out
     taints: bool = False  # whether it does although nothing of it is remembered, since it was cut
     fact: FlowFact = FlowFact()
+    brought: Brought | None = None  # what the same result brings again, if it is kept
 
 
 def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
@@ -374,20 +376,16 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
     """
     if not call.is_heard:
         return Handed(None)
-    uses = read_uses(call, parts)
-    secret = secrets_of_result(flow, call.tool, uses) if call.running else ()
+    if parts.refusal is not None and not call.hands_out:
+        # It returned nothing: what its refusal quotes, such as the name of a tool, is the caller's.
+        is_told = bool(parts.error) and parts.reason not in QUESTIONS
+        return Handed(None, is_told, FlowFact(taints=is_told or UNSET))
     if parts.refusal is not None and parts.value is None:
         value: object = parts.error
     else:
         value = parts.value
-    labels = _UNTRUSTED
-    if parts.refusal is None:
-        labels = labels_of_result(flow, call.tool, call.plain, uses)
-        if (hinted := getattr(_tool(call), "hinted", None)) is not None:  # what its server says can only lower them
-            labels = hinted(labels)
-    elif not call.running:  # it returned nothing: what its refusal quotes, such as the name of a tool, is the caller's
-        is_told = bool(parts.error) and parts.reason not in QUESTIONS
-        return Handed(None, is_told, FlowFact(taints=is_told or UNSET))
+    brought = _brought(call, parts, flow) if call.repeated is None else _brought_again(call, call.repeated, flow)
+    labels, secret = brought.labels, brought.secret
     if parts.truncated:
         value, labels = None, _UNTRUSTED
     elif parts.refusal is None and (remembered := getattr(_tool(call), "remembered", None)) is not None:
@@ -401,11 +399,11 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         arguments=call.plain,
         labels=labels,
         secret=secret,
-        from_task=call.from_task,
+        from_task=brought.from_task,
         size=call.result_bytes,
         is_untrusted=parts.truncated or (taints if counts.total() < LEAVES_COUNTED else None),
         is_cut=parts.truncated,
-        private=flow.guesses_secrets and is_private(uses, holds_keys),
+        private=brought.private,
     )
     taints = taints or parts.truncated
     fact = FlowFact(
@@ -416,8 +414,33 @@ def handed_of(call: Call, parts: ResultParts, flow: Flow) -> Handed:
         private=reading.private or UNSET,
     )
     if value is None and not (secret or reading.private):
-        return Handed(None, parts.truncated, fact)
-    return Handed(reading, parts.truncated, fact)
+        return Handed(None, parts.truncated, fact, brought)
+    return Handed(reading, parts.truncated, fact, brought)
+
+
+def _brought(call: Call, parts: ResultParts, flow: Flow) -> Brought:
+    """What the result of a call brings into its session."""
+    uses, labels = read_uses(call, parts), _UNTRUSTED
+    if parts.refusal is None:
+        labels = labels_of_result(flow, call.tool, call.plain, uses)
+        if (hinted := getattr(_tool(call), "hinted", None)) is not None:  # what its server says can only lower them
+            labels = hinted(labels)
+    secret = secrets_of_result(flow, call.tool, uses) if call.running else ()
+    private = flow.guesses_secrets and is_private(uses, holds_keys)
+    return Brought(labels, secret, private, call.from_task)
+
+
+def _brought_again(call: Call, repeated: Repeated, flow: Flow) -> Brought:
+    """The same of a result that is handed out again. Under another policy it is untrusted, and may have read all."""
+    kept = repeated.result
+    if kept.brought is not None and kept.policy == policy_name(call):
+        return kept.brought
+    return Brought(_UNTRUSTED, secrets_of_result(flow, call.tool, ANY_READ), flow.guesses_secrets)
+
+
+def policy_name(call: Call) -> str:
+    """The policy that decides a call, with the organisations above it: labels of a result hold under the same alone."""
+    return " ".join((call.policy.digest, *(one.digest for one in call.policy.manifest.organisations)))
 
 
 def _tool(call: Call) -> object:
@@ -450,7 +473,7 @@ def hand_over(call: Call, handed: Handed | None) -> None:
             return
         memory = call.session.remembering()
     if handed is None or not is_same:
-        if call.running:
+        if call.hands_out:
             memory.lose(call.receipt)
         else:
             memory.taint(call.receipt)

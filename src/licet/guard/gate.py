@@ -1,5 +1,6 @@
 """The gate: tools under a manifest, with their ports. It opens sessions, and can be reloaded and frozen."""
 
+import asyncio
 import inspect
 import itertools
 import os
@@ -7,7 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -26,12 +27,13 @@ from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
 from licet.guard.execution import ToolCall, Warms
 from licet.guard.facts import GateFacts
+from licet.guard.freezing import FreezeWatch, OperatorKey, freeze_act, freeze_state, keep_act, thaw_act, waited_for
 from licet.guard.grant import Grant, Observer
 from licet.guard.held_paths import Protect
 from licet.guard.import_path import WritableImports
 from licet.guard.limits import MOST_OF_A_CLAIM
 from licet.guard.memory import Memories
-from licet.guard.ports import NotStanding, Ports, free_after_fork
+from licet.guard.ports import NotStanding, Ports, Unavailable, free_after_fork
 from licet.guard.registration import MODES, OnMisfit, Packages, Registered, RegisteredTools, register
 from licet.guard.session import Session
 
@@ -92,6 +94,7 @@ class BareGate(GateFacts):
         self.strict = strict  # whether text in arguments that is not tied to what a tool declares refuses the tool
         self._frozen = ""
         self.ended, self.running, self.agreed = set(), set(), {}
+        self.watch = FreezeWatch(self)
         self.memories = Memories()
         self._loading = free_after_fork(threading.RLock())  # reloads wait for each other, so the last one stays
         self._number_receipts()
@@ -257,7 +260,11 @@ class BareGate(GateFacts):
     def is_current(self, registered: Registered) -> bool:
         """Whether a call of this tool would be decided by the same policy now. Thread-safe, and never reloads."""
         tools = self._policy.tools
-        return not self.frozen and self.follows(self._policy) and tools.get(registered.tool.name) is registered
+        try:
+            frozen = self.frozen_for(self.manifest.agent, registered.tool.name)
+        except Unavailable:  # its calls are refused, so no worker is kept for them
+            return False
+        return not frozen and self.follows(self._policy) and tools.get(registered.tool.name) is registered
 
     def follows(self, policy: RegisteredTools) -> bool:
         """Whether a policy is in force here, and nothing above this gate was reloaded. Thread-safe, never reloads."""
@@ -265,13 +272,37 @@ class BareGate(GateFacts):
 
     @property
     def frozen(self) -> str:
-        """Why this gate takes no calls; empty if it does."""
-        return self._frozen
+        """Why this gate takes no calls; empty if it does. `Unavailable` if its store of freezes cannot be read."""
+        return self.frozen_for(self.manifest.agent, "")
 
-    def freeze(self, why: str = "an operator has stopped all calls") -> None:
-        """Refuse every call from now on."""
-        self._frozen = why or "frozen"
-        self._forget()
+    def frozen_for(self, agent: str, tool: str) -> str:
+        """Why calls of a tool by an agent are stopped; empty if they are not. `Unavailable` if nobody can know."""
+        if self._frozen:
+            return self._frozen
+        freezes = self.ports.freezes
+        return freezes.frozen(agent, tool) if freezes is not None else ""
+
+    def freeze(
+        self, why: str = "an operator has stopped all calls", *, agent: str | None = None, tool: str | None = None
+    ) -> str:
+        """Refuse every call of every gate on this state from now on, or those of one agent or of one tool.
+
+        When this returns, no call begins any more, in no process. Those under way end at their next check, at the
+        latest within a second. Returns the id of the freeze, which the ledger keeps; `thaw` ends it.
+        """
+        act = freeze_act(self.clock.now(), why, "gate", agent, tool)
+        freezes = self.ports.freezes
+        if freezes is None:  # only this gate can know of it
+            if agent is not None or tool is not None:
+                raise Unavailable("these backends have no store of freezes, so only all calls can be frozen")
+            self._frozen = act.fact.why or "frozen"
+        try:
+            if freezes is not None:
+                waited_for(lambda: freeze_state(freezes, self.ports.ledger, act))
+        finally:  # a freeze that the ledger could not keep is in force all the same
+            self._forget()
+            self.watch.look(this=_this_task())
+        return act.id
 
     def _forget(self) -> None:
         """Tell the sandbox to end its idle workers: they may have an outdated grant."""
@@ -279,9 +310,22 @@ class BareGate(GateFacts):
         if forget is not None:
             forget()
 
-    def thaw(self) -> None:
-        """Take calls again."""
+    def thaw(self, *ids: str, key: OperatorKey | None = None) -> None:
+        """End freezes; all that are in force, if none is named. Where the state has operators, `key` is one of theirs.
+
+        Raises `ActRefused` without that key, and if there is no such freeze.
+        """
         self._frozen = ""
+        freezes, ledger = self.ports.freezes, self.ports.ledger
+        if freezes is None:
+            return
+
+        async def end() -> None:
+            view = await freezes.view()
+            if ids or view.freezes:
+                await keep_act(freezes, ledger, thaw_act(ids, self.clock.now(), view, "gate", key))
+
+        waited_for(end)
 
     def delegated(self, agent: str, allow: Rules) -> "BareGate":
         """A gate for another agent, limited to `allow` and to what this gate holds."""
@@ -335,7 +379,7 @@ class _Delegated(BareGate):
             narrow=_narrowed_above,
             imports=parent.imports,
         )
-        self.running = parent.running
+        self.running, self.watch = parent.running, parent.watch
 
     @property
     def policy(self) -> RegisteredTools:
@@ -377,10 +421,16 @@ class _Delegated(BareGate):
         """Whether a policy is in force here, and nothing above this gate was reloaded. Thread-safe, never reloads."""
         return self._policy is policy and self._parent.follows(self._followed)
 
-    @property
-    def frozen(self) -> str:
-        """Why this gate, or the one above it, takes no calls; empty if it does."""
-        return self._frozen or self._parent.frozen
+    def frozen_for(self, agent: str, tool: str) -> str:
+        """Why calls of a tool by an agent are stopped, here or above; empty if they are not."""
+        return self._frozen or self._parent.frozen_for(agent, tool)
+
+    def freeze(
+        self, why: str = "an operator has stopped all calls", *, agent: str | None = None, tool: str | None = None
+    ) -> str:
+        """As for any gate, but of this delegate and its own delegates, unless `agent` names another one."""
+        of = self.manifest.agent if agent is None and self.ports.freezes is not None else agent
+        return super().freeze(why, agent=of, tool=tool)
 
     def _narrowed(self) -> Manifest:
         full = self._parent.manifest
@@ -404,6 +454,13 @@ class _Delegated(BareGate):
         )
         layers = (*full.layers, layer)
         return replace(full, agent=self._agent, layers=layers, admissions=admissions, loaded=own, project=own)
+
+
+def _this_task() -> "asyncio.Task[Any] | None":
+    try:
+        return asyncio.current_task()
+    except RuntimeError:  # no loop runs here
+        return None
 
 
 async def _ask_nobody(approval: Approval, use: Use) -> None:

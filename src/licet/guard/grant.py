@@ -251,7 +251,7 @@ class Grant:
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
         "printed",
         *("_identity", "_limits", "_meter", "_moments", "_quotas", "_stands", "access", "program_access", "request"),
-        *("_keeping", "_progress"),
+        *("_frozen", "_keeping", "_over", "_progress"),
     )
 
     def __init__(
@@ -264,8 +264,11 @@ class Grant:
         limits: Mapping[str, int] = DEFAULTS,
         identity: CallIdentity | None = None,
         stands: Callable[[], bool] | None = None,
+        frozen: Callable[[], str] | None = None,
     ) -> None:
         self.request = request
+        self._frozen = frozen  # why it is stopped by people now; None where no call runs
+        self._over: tuple[Reason, str] = ("SESSION_ENDED", "the call has ended, and what it held with it")
         self._stands = stands  # whether the standing approval of its deletes has not ended; None: it has none
         self._identity = identity  # None where no call runs, such as for the walls of a process
         self._moments: list[float] = []  # when each check was made
@@ -377,7 +380,7 @@ class Grant:
         try:
             await self._progress.settle()
         except CallOver:
-            self.refuse("SESSION_ENDED", "the call has ended, and what it held with it")
+            self.refuse_over()
         except NotWritten as failed:
             wrong = failed.__cause__
             text = f"the ledger could not keep what happened: {type(wrong).__name__}"
@@ -388,7 +391,7 @@ class Grant:
     async def note_durably(self, kind: type[Happened], about: str = "", reason: str = "", rule: str = "") -> None:
         """As `note_about`, and return once it is on disk. Refuse if it cannot be, or if the call has ended."""
         if self.over:
-            self.refuse("SESSION_ENDED", "the call has ended, and what it held with it")
+            self.refuse_over()
         self.note_about(kind, about, reason, rule)
         await self.settle()
 
@@ -402,8 +405,10 @@ class Grant:
         how = " without TLS" if plain else ""
         self.refuse("SECRET_NOT_DECLARED", f"tried to send the key {key} to {use.target}{how}", use, fix)
 
-    def end(self) -> None:
-        """Refuse every later use. The record can still be read."""
+    def end(self, frozen: str = "") -> None:
+        """Refuse every later use; `frozen` is why, if a freeze ends it. The record can still be read."""
+        if frozen and not self.over:
+            self._over = "FROZEN", frozen
         self.over = True
         self._ask = None
         if self._progress is not None:
@@ -417,9 +422,26 @@ class Grant:
     def require(self, use: Use) -> None:
         """Record and raise a refusal if a use is not granted. If it is, nothing is recorded: a `check` must follow."""
         if self.over:
-            self.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
+            self.refuse_over(use)
+        self.check_frozen(use)
         if not self.reach.grant.has(use):
             self.deny(Deny(self.request, self.reach, use))
+
+    def refuse_over(self, use: Use | None = None) -> NoReturn:
+        """Refuse what comes after the end of this grant."""
+        reason, text = self._over
+        self.refuse(reason, text, use)
+
+    def check_frozen(self, use: Use | None = None) -> None:
+        """Refuse if people have stopped this call meanwhile."""
+        if self._frozen is None:
+            return
+        try:
+            why = self._frozen()
+        except Unavailable as broken:  # it may be frozen
+            self.refuse("BACKEND_MISSING", "whether this was frozen cannot be read", use, str(broken))
+        if why:
+            self.refuse("FROZEN", why, use)
 
     def backend(self, part: _Part | None, use: Use) -> _Part:
         """The backend for a use that is granted; refuse if none is configured.

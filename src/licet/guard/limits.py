@@ -3,6 +3,7 @@
 # Time
 TICK = 0.05  # seconds between two checks of the deadlines of calls: how late one may be noticed
 WALL_SECONDS = 30  # seconds that a call may take, if the manifest states no limit
+FREEZE_LOOK_SECONDS = 0.3  # seconds; between two looks whether what runs was frozen by another process
 STORE_SECONDS = 10.0  # seconds; the longest wait for a store outside of a call, as in `licet approvals`
 GIVE_UP_EARLY = 0.1  # seconds before the deadline of a call when its stores give up, so that the reason names the wait
 STORE_GRACE = 0.5  # seconds for a store to give up by itself, and to report what it waited for
@@ -11,6 +12,9 @@ END_SECONDS = 5.0  # seconds that the end of a session waits for the calls that 
 END_PAUSE = 0.005  # seconds between two looks at these calls
 
 # Calls and their results
+FIRST_LOOK = 0.02  # seconds until a call looks again whether the first call of its id has ended; each is twice as long
+LONGEST_LOOK = 0.5  # seconds between two such looks
+LONGEST_CALL_ID = 128  # characters of the id that a caller gives a call
 CONCURRENT_CALLS = 64  # calls that `call_many` runs at once, unless it is told otherwise
 LONGEST_TOOL_NAME = 128  # characters of the name of a tool; a call of a longer one is recorded without a name
 SHOWN_TOOL_NAME = 200  # characters of a tool's name in a receipt, since a model may write any name

@@ -24,6 +24,7 @@ from msgspec import Struct
 from licet.core.algebra.rules import Capability
 from licet.core.decision.request import Approval, Ground, Spent, Usage
 from licet.core.ledger.entry import Entry
+from licet.core.ledger.state_acts import StateAct, StateView
 from licet.core.policy.terms import Approvals, Budget, StandingApproval
 from licet.core.policy.tool import ToolSpec
 from licet.declare.context import Json
@@ -72,6 +73,7 @@ class Answered(Struct, frozen=True):
     asks_again: bool = (
         False  # the session must not remember the approval: it is for one call, or stored by the approver
     )
+    to_use: bool = False  # the approval of `request` is used by whoever keeps the decision of the call, and not yet
 
 
 ASKED_IN_AGENT = "asked in the agent"  # who answered, if a coding agent asks in its own prompt: licet sees no answer
@@ -368,6 +370,69 @@ class Kv(Protocol):
         """Delete all keys of a scope."""
 
 
+# Calls with an id ----------------------------------------------------------------------------------------------------
+
+
+class CallKey(Struct, frozen=True):
+    """Which call an id is about: the same id in another session, or of another tool, is another call."""
+
+    agent: str
+    session: str
+    tool: str
+    id: str
+
+
+class Begun:
+    """The right to run the call of an id. While this object exists, others are told that the call is under way."""
+
+    def __init__(self, key: CallKey, arguments: str, receipt: str) -> None:
+        self.key = key
+        self.arguments = arguments  # their digest
+        self.receipt = receipt
+
+
+class UnderWay(Struct, frozen=True):
+    """The first call of this id runs now, in this process or in another one."""
+
+    receipt: str
+
+
+class Kept(Struct, frozen=True):
+    """The first call of this id ran, and `data` is what was kept of it."""
+
+    receipt: str
+    data: bytes
+
+
+class Reused(Struct, frozen=True):
+    """The id was used for a call with other arguments."""
+
+    receipt: str
+
+
+class Lost(Struct, frozen=True):
+    """The first call of this id began, and how it ended is not known. `receipt` is empty if not even that is known."""
+
+    receipt: str
+
+
+class KeptCalls(Protocol):
+    """What became of the calls with an id of the last 24 hours. `Unavailable` if the store cannot be used.
+
+    The first call of an id begins, and either finishes with data or is dropped. Whoever asks later gets the same data.
+    A row that the store cannot prove to be its own is `Lost`.
+    """
+
+    async def begin(self, key: CallKey, arguments: str, receipt: str) -> Begun | UnderWay | Kept | Reused | Lost:
+        """Begin the call of an id, or learn what became of the first. What began is durable before this returns."""
+
+    async def finish(self, begun: Begun, data: bytes) -> None:
+        """Keep what a call has to say to those that repeat it."""
+
+    async def drop(self, begun: Begun) -> None:
+        """Forget a call that did not run: its id is free again."""
+
+
 # Records, money, people, time ----------------------------------------------------------------------------------------
 
 
@@ -449,6 +514,29 @@ class Budgets(Protocol):
         """Release a reservation, once."""
 
 
+class Freezes(Protocol):
+    """What people have stopped on a state, and the keys of those who may let it go on.
+
+    A store that cannot be read, or whose operators are not those that it was set up with, raises `Unavailable`.
+    """
+
+    def frozen(self, agent: str, tool: str) -> str:
+        """Why calls of a tool by an agent are stopped; empty if they are not. For each check, so it is quick.
+
+        A freeze that was added by any process of this machine counts at once. One of another node counts when it was
+        heard of, within a second, or looked up.
+        """
+
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Learn what other nodes have frozen, before a call begins: `frozen` then knows every freeze that returned."""
+
+    async def add(self, act: StateAct) -> None:
+        """Keep an act durably. Who adds a thaw has checked that it counts: a row that does not is never believed."""
+
+    async def view(self) -> StateView:
+        """What all acts of the state amount to now."""
+
+
 class Clock(Protocol):
     """The time."""
 
@@ -479,7 +567,9 @@ class Ports(Struct, frozen=True, kw_only=True):
     budgets: Budgets | None = None
     approver: Approver | ApproverFunction | None = None
     standing: StandingApprovals | None = None
+    kept_calls: KeptCalls | None = None
     sandbox: Sandbox | None = None
+    freezes: Freezes | None = None
     clock: Clock | None = None
     argument_rules: ArgumentRules | None = None
     state: tuple[str, ...] = ()  # paths where the backends keep their own files; no grant reaches them

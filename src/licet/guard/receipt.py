@@ -88,6 +88,7 @@ def decision_of(call: Call) -> Entry:
         coding_agent=_coding_agent(call),
         observed=call.observed,
         flow=flow_fact(call),
+        call_id=call.id or UNSET,
     )
 
 
@@ -135,6 +136,7 @@ def receipt_of(call: Call, parts: ResultParts, handed: Handed | None = None) -> 
         truncated=parts.truncated,
         verdict=_verdict(parts),
         flow=flow_fact(call, handed),
+        repeats=call.repeated.receipt if call.repeated is not None else UNSET,
     )
 
 

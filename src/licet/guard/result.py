@@ -41,6 +41,7 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
     reason: Reason
     error: str
     receipt: str
+    repeats: str = ""  # the receipt of the first call of its id, if this is what that one returned
     cost_usd: Decimal
     duration_ms: float
     truncated: bool
@@ -104,7 +105,8 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         if self._carried is not None:
             return self._carried.explained
         if self.ok:
-            lines = [f"done: `{self.tool}` ran for {self.duration_ms:.1f} ms"]
+            ran = f"ran for {self.duration_ms:.1f} ms" if not self.repeats else "has run before, with this id"
+            lines = [f"done: `{self.tool}` {ran}"]
             lines += [_line(event) for event in self.events if isinstance(event, CapabilityGranted | CapabilityDenied)]
             lines += [f"  {'agreed to by':<14}{visible(', '.join(one.by))}" for one in self.approvals]
             if self.truncated:
@@ -119,6 +121,8 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
                 lines.append(ran_until(money_text(self.cost_usd)))
         if self.programs is not None and self.programs.missing:
             lines.append(f"  {'degraded':<14}its programs ran without {', '.join(self.programs.missing)}")
+        if self.repeats:
+            lines.append(f"  {'repeats':<14}{self.repeats}: nothing ran again")
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
 
     @property

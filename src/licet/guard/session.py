@@ -32,15 +32,16 @@ from licet.guard.bind import is_available
 from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, resolve, run_call
 from licet.guard.close import close
 from licet.guard.deadlines import Deadline
-from licet.guard.facts import Call, GateFacts, SessionFacts, begun
+from licet.guard.facts import Call, GateFacts, SessionFacts, begun, in_opening
 from licet.guard.flow_steps import are_longer, keep_given
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS, LONG_RESULT, MOST_OF_A_CLAIM
 from licet.guard.memory import Moment
+from licet.guard.repeated_calls import ID_FORM, is_call_id
 from licet.guard.result import Result
 from licet.guard.result_parts import NOTHING, ResultParts, outcome
-from licet.guard.session_end import check_session, end_with_session, look_up_end, mark_ended
+from licet.guard.session_end import check_session, cut, look_up_end, mark_ended
 
 _ADMISSION = CallAdmission()
 _NAME = late_pattern(r"[A-Za-z0-9_./-]{1,128}")
@@ -74,7 +75,8 @@ class Session(SessionFacts):
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
-        await look_up_end(self)
+        with in_opening(self.gate.policy):
+            await look_up_end(self)
         if self.parent is not None and self.gate.policy.flow is not None:
             self.remembering().hold()
         with suppress(Refused):  # the next call tries again, before anything is handed out
@@ -133,22 +135,38 @@ class Session(SessionFacts):
             one.gate.memories.taint(one.name, about)
 
     def call(
-        self, tool: str, arguments: Mapping[str, Any] | None = None, *, purpose: str | None = None
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        purpose: str | None = None,
+        id: str | None = None,  # noqa: A002
     ) -> Coroutine[Any, Any, Result]:
         """Run one tool, and return its result or its refusal. No error of a tool, a model or a policy is raised.
 
         `purpose` says why the call is made. The receipt keeps it, redacted and cut to 500 characters.
+
+        A call with an `id` that this session has used for the tool within 24 hours is decided again, and then gets the
+        result of the first one: nothing runs, is spent or asked about again. The id stands in receipts.
         """
-        return self._call(tool, arguments, purpose, None)
+        return self._call(tool, arguments, purpose, None, id)
 
     def _call(
-        self, tool: str, arguments: Mapping[str, Any] | None, purpose: str | None, moment: Moment | None
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None,
+        purpose: str | None,
+        moment: Moment | None,
+        id: str | None = None,  # noqa: A002
     ) -> Coroutine[Any, Any, Result]:
+        if id is not None and not is_call_id(id):
+            raise ValueError(f"expected the `id` of a call to be text of {ID_FORM}")
         if purpose is not None and not isinstance(purpose, str):
             raise TypeError("expected `purpose` to be text: why this call is made")
         if moment is None and self.memory is not None:
             moment = self.memory.moment()  # now, also if the call is awaited later, together with others
-        return run_call(self, self.admission, tool, {} if arguments is None else arguments, purpose, moment)
+        given = {} if arguments is None else arguments
+        return run_call(self, self.admission, tool, given, purpose, moment, id or "")
 
     async def call_many(
         self, calls: Iterable[tuple[str, Mapping[str, Any] | None]], *, at_once: int = CONCURRENT_CALLS
@@ -214,7 +232,7 @@ class Session(SessionFacts):
         running, this = self.gate.running, asyncio.current_task()
         calls = [call for call in list(running) if call.session.ended]
         for call in calls:
-            end_with_session(call, this)
+            cut(call, this)
         kv, scope = self.gate.ports.kv, scope_id("session", "", self.id, None, self.agent)
         if kv is not None:
             await mark_ended(kv, *self.name)

@@ -1,6 +1,7 @@
-"""How the end of a session, and a changed policy, reach the calls that are under way."""
+"""How the end of a session, a freeze, and a changed policy reach the calls that are under way."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,10 +11,13 @@ from licet.core.decision.decision import SessionEnded
 from licet.core.ledger.entry import Entry, EventFact
 from licet.core.limits import MOST_PURPOSE
 from licet.errors import Refused
-from licet.guard.deadlines import was_cancelled
+from licet.guard.deadlines import CURRENT, was_cancelled
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.ports import ENDED, Kv, Ledger, Unavailable
+
+HOW_TO_THAW = "`licet thaw` lets calls go on; `licet freeze --list` shows what is frozen"
+UNREADABLE_FREEZES = "whether this was frozen cannot be read"
 
 
 async def look_up_end(session: SessionFacts) -> None:
@@ -30,22 +34,64 @@ async def look_up_end(session: SessionFacts) -> None:
         return
     try:
         if await is_ended(kv, *session.name):
-            gate.ended.add(session.name)
-            gate.agreed.pop(session.name, None)
-            gate.memories.end(session.name)
-            if session.memory is not None:
-                session.memory.hand_back()
-            session.memory = None
+            _note_end(session)
     except Exception as error:  # a user's store may raise anything
         # The session may have been ended, so its calls are refused with this text.
         session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
 
 
+def _note_end(session: SessionFacts) -> None:
+    """Know from now on that a session has ended, and forget what it knew."""
+    gate = session.gate
+    gate.ended.add(session.name)
+    gate.agreed.pop(session.name, None)
+    gate.memories.end(session.name)
+    if session.memory is not None:
+        session.memory.hand_back()
+    session.memory = None
+
+
+async def cut_ended(calls: Sequence[Call]) -> None:
+    """Cut the calls whose session, or one that delegated to it, was ended by another process or node meanwhile.
+
+    A store that cannot be read cuts nothing: the next call of the session is refused.
+    """
+    sessions: dict[int, SessionFacts] = {}
+    for call in calls:
+        one: SessionFacts | None = call.session
+        while one is not None:
+            sessions[id(one)] = one
+            one = one.parent
+    CURRENT.set(None)  # this is a task of its own, and no call's time runs out in it
+    await asyncio.gather(*(_look_for_end(session) for session in sessions.values()))
+    for call in calls:
+        if call.session.ended:
+            cut(call, None)
+
+
+async def _look_for_end(session: SessionFacts) -> None:
+    kv = session.gate.ports.kv
+    if kv is not None and session.name not in session.gate.ended:
+        with suppress(Exception):  # a user's store may raise anything
+            if await is_ended(kv, *session.name):
+                _note_end(session)
+
+
+async def look_up_freeze(session: SessionFacts, tool: str) -> None:
+    """Learn of a freeze on another node, before the session is checked. Where it cannot be read, the check says so."""
+    freezes = session.gate.ports.freezes
+    if freezes is not None and type(tool) is str:
+        try:
+            await freezes.look_up(session.agent, tool)
+        except Exception as error:  # a user's store may raise anything
+            session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
+
+
 def check_session(call: Call, use: Use | None = None) -> None:
     """Refuse if the gate is frozen, or the session has ended or belongs to another agent."""
     session = call.session
-    if frozen := session.gate.frozen:
-        call.refuse("FROZEN", frozen, "", use)
+    if not session.store_error:  # otherwise it is refused below, and another look would only take more time
+        check_frozen(call, use)
     if session.over:
         if call.grant is not None:
             call.grant.note_of(SessionEnded)
@@ -55,6 +101,16 @@ def check_session(call: Call, use: Use | None = None) -> None:
         call.refuse("SESSION_ENDED", text, "open a session again: it is one of the new agent", use)
     if session.store_error:
         call.refuse("BACKEND_MISSING", "the store of this session cannot be read", session.store_error, use)
+
+
+def check_frozen(call: Call, use: Use | None = None) -> None:
+    """Refuse if people have stopped this call, its agent or everything on the state."""
+    try:
+        frozen = call.session.gate.frozen_for(call.session.agent, call.tool)
+    except Unavailable as broken:  # it may be frozen
+        call.refuse("BACKEND_MISSING", UNREADABLE_FREEZES, str(broken), use)
+    if frozen:
+        call.refuse("FROZEN", frozen, HOW_TO_THAW, use)
 
 
 def check_policy(call: Call, use: Use | None = None) -> None:
@@ -109,13 +165,15 @@ def ended_key(agent: str, session: str) -> str:
     return f"{agent}\n{session}"
 
 
-def end_with_session(call: Call, ending: "asyncio.Task[Any] | None") -> None:
-    """Cancel a call whose session has ended, from any thread. Its handles refuse from now on.
+def cut(call: Call, ending: "asyncio.Task[Any] | None", frozen: str = "") -> None:
+    """Cancel a call whose session has ended, or that was frozen, from any thread. Its handles refuse from now on.
 
-    A call whose tool ends its own session (its task is `ending`) is not cancelled.
+    A call whose tool ends its own session, or freezes itself (its task is `ending`), is not cancelled.
     """
+    if frozen and not call.was_cut:
+        call.frozen = frozen
     if call.grant is not None:
-        call.grant.end()
+        call.grant.end(call.frozen)
     if call.task is not None and call.task is not ending and not call.was_cut:
         call.was_cut = True
         with suppress(RuntimeError):  # its loop is closed
@@ -131,7 +189,7 @@ def _cut(call: Call) -> None:
 
 
 def caller_cancelled(call: Call) -> bool:
-    """Whether the caller was cancelled. A cancel by the end of the session is taken back: it was for this call."""
+    """Whether the caller was cancelled. A cancel by `cut` is taken back: it was for this call."""
     while call.cuts and call.task is not None:
         call.cuts -= 1
         call.task.uncancel()
@@ -139,8 +197,10 @@ def caller_cancelled(call: Call) -> bool:
 
 
 def session_end(call: Call) -> Refused:
-    """The refusal of a call that was cancelled because its session has ended."""
+    """The refusal of a call that was cancelled because its session has ended, or because it was frozen."""
     try:
+        if call.frozen:
+            call.refuse("FROZEN", call.frozen, HOW_TO_THAW)
         if call.grant is not None:
             call.grant.note_of(SessionEnded)
         call.refuse("SESSION_ENDED", "the session was ended while this call ran")

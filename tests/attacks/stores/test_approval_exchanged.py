@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.approvals.requests import CannotAnswer, StoredRequest
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.secrets import SigningKey, make_key
 
 EVIL = {"to": "mallory", "amount": 5000}

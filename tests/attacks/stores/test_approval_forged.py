@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from guard.questions import question
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals
+from licet.backends.approvals.requests import CannotAnswer
+from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.secrets import SigningKey, make_key
 from licet.core.decision.approval import ApprovalRequest
 from licet.core.values import key_bytes

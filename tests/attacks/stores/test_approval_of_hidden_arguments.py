@@ -11,7 +11,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, PrivateAttr, RootModel, SecretStr, field_serializer
 
 from licet import Backends, Context, Gate, Tool, load_manifest, run, tool
-from licet.backends.approvals.store import SqliteApprovals, StoredRequest
+from licet.backends.approvals.requests import StoredRequest
+from licet.backends.approvals.store import SqliteApprovals
 from licet.declare.plain_json import plain_json
 
 MANIFEST = """

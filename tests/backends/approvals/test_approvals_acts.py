@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-from pathlib import Path
+import time
 
 import pytest
 
+from backends.approvals.conftest import Opened
 from guard.questions import question
-from licet.backends.approvals.store import SqliteApprovals
 from licet.core.decision.approval import request_from
 from licet.guard.ports import Answered, Question
 
@@ -17,8 +17,8 @@ ACT, OTHER = "fs:delete:/srv/a", "fs:delete:/srv/b"
 class Desk:
     """A store, and a person who approves every waiting request."""
 
-    def __init__(self, folder: Path) -> None:
-        self.store = SqliteApprovals(folder / "approvals.sqlite")
+    def __init__(self, opened: Opened) -> None:
+        self.store = opened(time.time)
 
     def ask(self, asked: Question) -> Answered:
         return asyncio.run(self.store.ask(asked))
@@ -33,15 +33,15 @@ class Desk:
 
 
 @pytest.mark.parametrize("scope", ["call", "use", "session"])
-def test_one_yes_is_for_the_call_and_its_acts(tmp_path: Path, scope: str) -> None:
-    desk, asked = Desk(tmp_path), question(scope, acts=(ACT,))
+def test_one_yes_is_for_the_call_and_its_acts(opened: Opened, scope: str) -> None:
+    desk, asked = Desk(opened), question(scope, acts=(ACT,))
     request = desk.approve(asked)
     answered = desk.ask(asked)
     assert (answered.answer, answered.request, answered.first_only) == ("approved", request, False)
 
 
-def test_a_yes_for_a_session_lasts_and_that_for_its_act_does_not(tmp_path: Path) -> None:
-    desk, asked = Desk(tmp_path), question("session", acts=(ACT,))
+def test_a_yes_for_a_session_lasts_and_that_for_its_act_does_not(opened: Opened) -> None:
+    desk, asked = Desk(opened), question("session", acts=(ACT,))
     desk.approve(asked)
     assert not desk.ask(asked).first_only
     assert desk.ask(asked).first_only  # the same act again
@@ -49,16 +49,16 @@ def test_a_yes_for_a_session_lasts_and_that_for_its_act_does_not(tmp_path: Path)
     assert not desk.ask(question("session")).first_only
 
 
-def test_a_yes_is_for_no_act_that_was_not_shown(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+def test_a_yes_is_for_no_act_that_was_not_shown(opened: Opened) -> None:
+    desk = Desk(opened)
     desk.approve(question("session"))
     assert desk.ask(question("session", acts=(ACT,))).first_only
     desk.approve(question("session", {"to": "bob"}, session="s-2", acts=(ACT,)))
     assert desk.ask(question("session", {"to": "eve"}, session="s-2", acts=(ACT,))).first_only  # of another call
 
 
-def test_a_no_to_one_act_is_no_answer_about_another(tmp_path: Path) -> None:
-    desk, asked = Desk(tmp_path), question("session", acts=(ACT,))
+def test_a_no_to_one_act_is_no_answer_about_another(opened: Opened) -> None:
+    desk, asked = Desk(opened), question("session", acts=(ACT,))
     request = desk.ask(asked).request
 
     async def deny() -> None:
@@ -69,8 +69,8 @@ def test_a_no_to_one_act_is_no_answer_about_another(tmp_path: Path) -> None:
     assert desk.ask(question("session", {"to": "bob"}, acts=(OTHER,))).answer == "absent"
 
 
-def test_a_request_of_an_earlier_version_reads_as_it_was_signed(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+def test_a_request_of_an_earlier_version_reads_as_it_was_signed(opened: Opened) -> None:
+    desk = Desk(opened)
     request = desk.ask(question(why="")).request
     text = asyncio.run(desk.store.find(request)).request.text()
     assert json.loads(text).keys().isdisjoint({"acts", "why"})

@@ -6,10 +6,11 @@ from typing import Any, Protocol
 
 import pytest
 
+from backends.approvals.conftest import Opened
 from guard.gates import policy
 from guard.questions import question
 from licet import Backends, Context, Gate, Manifest, Result, tool
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.approvals.requests import CannotAnswer, StoredRequest
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.backends.files.memory import MemoryFiles
 from licet.backends.memory import MemoryClock, SystemClock
@@ -68,8 +69,8 @@ class Later:
     by: tuple[str, ...] = ("command",)
     time = 1000.0
 
-    def __init__(self, folder: Path) -> None:
-        self.approver = SqliteApprovals(folder / "state" / "approvals.sqlite", lambda: self.time)
+    def __init__(self, opened: Opened) -> None:
+        self.approver = opened(lambda: self.time)
 
     def settle(self, at: Gate, session: str, answer: Answer, text: str = "x") -> Result:
         match answer:
@@ -91,9 +92,16 @@ class Later:
         return [one for one in kept if one.state(self.approver.now()) == "waiting"][-1]
 
 
-@pytest.fixture(params=["memory", "function", "told", "sqlite"])
-def person(request: pytest.FixtureRequest, tmp_path: Path) -> Person:
-    return Later(tmp_path) if request.param == "sqlite" else AtOnce(request.param)
+@pytest.fixture(params=["memory", "function", "told", "sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """Overrides the kinds of stores: here approvers that are asked during the call are among them."""
+    named: str = request.param
+    return named
+
+
+@pytest.fixture
+def person(kind: str, request: pytest.FixtureRequest) -> Person:
+    return Later(request.getfixturevalue("opened")) if kind in ("sqlite", "postgres") else AtOnce(kind)
 
 
 def made(at: Gate, session: str, text: str = "x", name: str = "note") -> Result:
@@ -202,8 +210,9 @@ def test_reloading_a_manifest_voids_what_was_agreed_to_before(tmp_path: Path, pe
     assert person.settle(at, "s", "approved").ok
 
 
-def test_unanswered_requests_are_limited(tmp_path: Path) -> None:
-    later, twin = Later(tmp_path), MemoryApprover()
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_unanswered_requests_are_limited(opened: Opened) -> None:
+    later, twin = Later(opened), MemoryApprover()
     for number in range(250):
         later.time += 10
         asked = question(arguments={"number": number})
@@ -215,8 +224,11 @@ def test_unanswered_requests_are_limited(tmp_path: Path) -> None:
     assert [one.arguments and one.arguments["number"] for one in kept] == [None] * 100 + list(range(220, 250))
 
 
-def test_a_stored_approval_is_looked_up_at_each_call_and_covers_only_its_arguments(tmp_path: Path) -> None:
-    person = Later(tmp_path)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_stored_approval_is_looked_up_at_each_call_and_covers_only_its_arguments(
+    tmp_path: Path, opened: Opened
+) -> None:
+    person = Later(opened)
     at = asking(tmp_path, person, "session")
     request = person.asked(at, "s", "x")
     asyncio.run(person.approver.approve(request, only_these_arguments=True))

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,9 +15,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from effort import LONG
 from guard.questions import question
-from licet.backends.approvals.store import CannotAnswer, SqliteApprovals, StoredRequest
+from licet.backends.approvals.requests import ApprovalStore, CannotAnswer, StoredRequest
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.postgres_approvals import PostgresApprovals
 from licet.backends.secrets import SigningKey, make_key
 from licet.guard.ports import Answered, Question
+from postgres_server import fresh, server
 
 SECONDS = 300
 SCOPES = st.sampled_from(["call", "session", "use"])
@@ -67,7 +73,7 @@ class Approvals(RuleBasedStateMachine):
         self.stores = [self.opened(), self.opened()]
         self.known: dict[str, Modelled] = {}
 
-    def opened(self) -> SqliteApprovals:
+    def opened(self) -> ApprovalStore:
         return SqliteApprovals(Path(self.folder.name) / "approvals.sqlite", lambda: float(self.time))
 
     def teardown(self) -> None:
@@ -165,3 +171,37 @@ Approvals.TestCase.settings = settings(
     max_examples=settings().max_examples // (2 if LONG else 4), stateful_step_count=40
 )
 TestApprovals = Approvals.TestCase
+
+
+class ApprovalsOfNodes(Approvals):
+    """The same for two nodes that use one database."""
+
+    url = ""
+
+    def __init__(self) -> None:
+        if not self.url:
+            type(self).url = fresh()
+        asyncio.run(server().sql(_EMPTY, database=urlsplit(self.url).path.removeprefix("/")))
+        self.database, self.nodes = Database(self.url), [Node(key) for key in KEYS[:2]]
+        super().__init__()
+
+    def opened(self) -> ApprovalStore:
+        return PostgresApprovals(self.database, self.nodes.pop(0), self.enrolled, lambda: float(self.time))
+
+    async def enrolled(self, name: str) -> bool:
+        return name in {key.public for key in KEYS[:2]}
+
+    def teardown(self) -> None:
+        super().teardown()
+        self.database.close()
+
+    @rule(store=st.integers(0, 1))
+    def restart(self, store: int) -> None:
+        self.database.close()
+
+
+_EMPTY = "TRUNCATE licet.approval_requests, licet.approval_shown, licet.approval_answers, licet.approval_uses"
+ApprovalsOfNodes.TestCase.settings = settings(
+    max_examples=settings().max_examples // (10 if LONG else 5), stateful_step_count=30
+)
+TestApprovalsOfNodes = ApprovalsOfNodes.TestCase

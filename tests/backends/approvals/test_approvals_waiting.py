@@ -8,7 +8,9 @@ import pytest
 
 from guard.questions import question
 from licet import Backends, Context, Gate, load_manifest, tool
-from licet.backends.approvals.store import SqliteApprovals, StoredRequest, WaitingApprover
+from licet.backends.approvals.requests import StoredRequest
+from licet.backends.approvals.store import SqliteApprovals
+from licet.backends.approvals.waiting import WaitingApprover
 from licet.guard.ports import Answered, Question
 
 

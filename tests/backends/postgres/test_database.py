@@ -164,6 +164,65 @@ async def test_a_notification_is_heard(postgres: str) -> None:
     database.close()
 
 
+LISTENING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'licet'"
+
+
+async def connections(postgres: str, wanted: int) -> None:
+    """Wait until a database has so many connections of licet."""
+    name = urlsplit(postgres).path.removeprefix("/")
+    async with asyncio.timeout(10):
+        while await server().sql(LISTENING, database=name) != wanted:
+            await asyncio.sleep(0.01)
+
+
+async def news(database: Database, channel: str, heard: Callable[[], bool]) -> None:
+    """Notify until that was heard."""
+    async with asyncio.timeout(10):
+        while not heard():
+            await database.once(lambda connection: connection.execute("SELECT pg_notify($1, 'news')", channel))
+            await asyncio.sleep(0.01)
+
+
+@in_loop
+async def test_listeners_that_come_and_go_share_one_connection_and_miss_nothing(postgres: str) -> None:
+    database = Database(postgres)
+    heard: list[list[str]] = [[] for _ in range(21)]
+    first, *ends = (database.listen(f"licet_{number}", texts.append) for number, texts in enumerate(heard))
+    for number in (0, 20):
+        await news(database, f"licet_{number}", lambda number=number: "news" in heard[number])  # type: ignore[misc]
+    for end in ends:
+        end()
+    heard[0].clear()
+    await news(database, "licet_0", lambda: "news" in heard[0])
+    assert not database.is_deaf
+    await connections(postgres, 2)  # one that listens, and one of the pool
+    first()
+    await connections(postgres, 1)
+    again = database.listen("licet_1", heard[1].append)
+    await news(database, "licet_1", lambda: "news" in heard[1])
+    again()
+    database.close()
+    await connections(postgres, 0)
+
+
+@in_loop
+async def test_what_was_listened_to_is_heard_after_a_killed_connection_and_a_close(postgres: str) -> None:
+    database, heard = Database(postgres), list[str]()
+    database.listen("licet_test", heard.append)
+    await news(database, "licet_test", lambda: "news" in heard)
+    name = urlsplit(postgres).path.removeprefix("/")
+    await server().sql(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'licet'", database=name
+    )
+    heard.clear()
+    await news(database, "licet_test", lambda: "news" in heard and "" in heard)  # told that some may have been missed
+    database.close()
+    heard.clear()
+    await news(database, "licet_test", lambda: "news" in heard)
+    database.close()
+    await connections(postgres, 0)
+
+
 def test_a_forked_child_has_connections_of_its_own(postgres: str) -> None:
     database = Database(postgres)
     parent = asyncio.run(database.once(pid))

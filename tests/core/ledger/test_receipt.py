@@ -186,8 +186,8 @@ def test_the_default_values_of_an_entry() -> None:
     unsaid |= dict.fromkeys(["parent", "caller", "purpose", "code", "error", "arguments", "result", "duration_ms"])
     unsaid |= {"sandbox": {"access": None, "layers": [], "level": None, "programs": None}, "budget": None}
     assert {key: fields[key] for key in unsaid} == unsaid
-    optional = {"bodies", "coding_agent", "flags", "flow", "node", "observed", "organisation", "standing"}
-    assert fields.keys() == KEYS - optional
+    optional = {"bodies", "call_id", "coding_agent", "flags", "flow", "node", "observed", "organisation", "repeats"}
+    assert fields.keys() == KEYS - optional - {"standing", "state"}
     assert START == (0, b"", 0)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
-from licet.backends.approvals.store import request_of
+from licet.backends.approvals.requests import request_of
 from licet.backends.limits import LONGEST_ANSWER, MOST_ASKED, MOST_SHOWN_BYTES
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines

@@ -37,6 +37,7 @@ from licet.backends.ledger.state import (
     Tagging,
     checkpoint_path,
     foreign_tables,
+    moved_path,
     read_last,
     wrong_column,
 )
@@ -67,6 +68,7 @@ class LedgerReader:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(path)
+        self.keys = os.path.splitext(self.path)[0]
         self._db = self._open()
         try:
             self._db.execute("BEGIN")  # everything is read from one snapshot
@@ -78,6 +80,9 @@ class LedgerReader:
         except BaseException:
             self._db.close()
             raise
+        if not found and os.path.lexists(moved_path(self.path)):  # a process that had it open has made another file
+            self._db.close()
+            raise no_ledger(self.path)
         # Its id and its public key; `verify` reports values that are no text.
         self.ledger, self.key = (value if isinstance(value, str) else "" for value in (found[0] if found else ("", "")))
 
@@ -320,6 +325,8 @@ def no_ledger(path: str) -> LedgerUnavailable:
     """The error for a missing ledger; if its key is there, the ledger was removed, since the two are made together."""
     key = os.path.splitext(path)[0] + ".key"
     gone = f", and its key {key} is there: the ledger was removed" if os.path.lexists(key) else ""
+    if os.path.lexists(aside := moved_path(path)):
+        gone = f": it was moved to another state, and {aside} is what it was"
     return LedgerUnavailable(f"there is no ledger at {path}{gone}")
 
 

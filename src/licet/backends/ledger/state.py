@@ -191,12 +191,46 @@ def write_last(path: str, checkpoint: Checkpoint, frontier: Frontier) -> None:
 
 def not_continued(path: str, last: LastCheckpoint | None) -> LedgerUnavailable:
     """The error for a ledger that does not continue from its last checkpoint."""
+    if (moved := _moved_aside(path)) is not None:
+        return moved
     if last is None:
         text = f"{path} is missing, which has the last checkpoint of the ledger: put it back"
         return LedgerUnavailable(f"{text}; if there never was one, or it is lost, {_aside(path)}")
     size = f"{last.facts.size} {'entry' if last.facts.size == 1 else 'entries'} at {last.facts.time}"
     text = f"the ledger was rolled back or changed since its last checkpoint ({size}, {path})"
     return LedgerUnavailable(f"{text}: {_verify(path)} shows where; {_aside(path)}")
+
+
+# A ledger that was moved to a database says so in the column `key`, so that a process that has it open stops too.
+_MOVED = " moved to "
+
+
+def moved_key(key: str, to: str) -> str:
+    """The column `key` of a ledger that was moved."""
+    return f"{key}{_MOVED}{to}"
+
+
+def moved_to(key: str) -> str:
+    """Where a ledger was moved to, by its column `key`; empty if it was not."""
+    return key.partition(_MOVED)[2]
+
+
+def moved_path(path: str | os.PathLike[str], number: int = 1) -> str:
+    """The name that a file gets after its ledger was moved."""
+    base, ending = os.path.splitext(path)
+    return f"{base}.moved{f'-{number}' if number > 1 else ''}{ending}"
+
+
+def ledger_moved(path: str, to: str) -> LedgerUnavailable:
+    """The error for a ledger that was moved to a database."""
+    return LedgerUnavailable(f"the ledger {path} was moved to {to}: use that with `--state`")
+
+
+def _moved_aside(path: str) -> LedgerUnavailable | None:
+    """The error for a ledger whose file was set aside when it was moved, and for an empty one in its place."""
+    file = f"{os.path.splitext(path)[0]}.sqlite"
+    aside = moved_path(file)
+    return ledger_moved(file, f"another state, and {aside} is what it was") if os.path.lexists(aside) else None
 
 
 def ledger_missing(path: str) -> LedgerUnavailable:
@@ -214,6 +248,8 @@ def wrong_chains(path: str, number: object) -> LedgerUnavailable:
 
 def changed_while_open(path: str, size: int) -> LedgerUnavailable:
     """The error for a ledger that was replaced by an older or a changed one while it was open."""
+    if (moved := _moved_aside(path)) is not None:
+        return moved
     text = f"the ledger was rolled back or changed while it was in use: it no longer has the {size} entries that"
     return LedgerUnavailable(f"{text} this process has seen: {_verify(path)} shows where; {_aside(path)}")
 

@@ -34,6 +34,8 @@ from licet.backends.ledger.state import (
     changed_while_open,
     checkpoint_path,
     ledger_missing,
+    ledger_moved,
+    moved_to,
     new_ledger_id,
     not_continued,
     read_last,
@@ -336,6 +338,8 @@ class SqliteLedger:
         state = self._state(db)
         if state is None:
             return self._begin(db, key)
+        if to := moved_to(state.key):
+            raise ledger_moved(self.path, to)
         if state.key != key.public:
             raise LedgerUnavailable(
                 f"{self.path} is signed with {state.key}, and {self.key_path} holds {key.public}: "

@@ -8,7 +8,6 @@ use no TLS.
 """
 
 import os
-import re
 import ssl
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
@@ -17,11 +16,12 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 
 from msgspec import Struct
 
+from licet.core.late_pattern import late_pattern
 from licet.core.policy.layer import whole_seconds
 
 SCHEMES = ("postgresql://", "postgres://")
 _SECRET = "secret:"  # noqa: S105 - a prefix, and no secret
-_SECONDS = re.compile(r"(\d{1,6})(s|m|h)?")
+_SECONDS = late_pattern(r"(\d{1,6})(s|m|h)?")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _VERIFIED = ("", "verify-full")
 _SOCKETS = ("/run/postgresql", "/var/run/postgresql", "/tmp")  # noqa: S108 - where servers have their sockets
@@ -97,6 +97,29 @@ def read_address(url: str) -> Address:
         require_synchronous=_flag("require_synchronous", own["require_synchronous"]),
         lease=_amount("lease", own["lease"]),
     )
+
+
+def place_of(url: str) -> str:
+    """The servers and the name of the database of an address, without its user and its other parameters."""
+    parts = urlsplit(url)
+    named = dict(parse_qsl(parts.query))
+    at = parts.netloc.rpartition("@")[2] or named.get("host", "")
+    return "\n".join((at, named.get("port", ""), parts.path.strip("/") or named.get("dbname", "")))
+
+
+def servers_of(address: Address) -> list[tuple[str, int]]:
+    """The host and port of each server that an address names, in the order in which they are tried."""
+    parts = urlsplit(address.dsn)
+    named = dict(parse_qsl(parts.query))
+    ports = [one for one in (named.get("port") or os.environ.get("PGPORT", "")).split(",") if one]
+    found: list[tuple[str, int]] = []
+    at = parts.netloc.rpartition("@")[2]
+    hosts = list(address.hosts) or (at or named.get("host", "") or os.environ.get("PGHOST", "")).split(",")
+    for number, text in enumerate(hosts):
+        host, _, port = text.rpartition(":") if text[-1:].isdigit() and not text.startswith("/") else (text, "", "")
+        port = port or (ports[number] if number < len(ports) else ports[0] if len(ports) == 1 else "5432")
+        found.append((unquote(host or text).strip("[]"), int(port) if port.isdecimal() else 0))
+    return found
 
 
 def _hosts(parts: SplitResult, named: Mapping[str, str]) -> list[str]:

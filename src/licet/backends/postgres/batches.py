@@ -29,8 +29,8 @@ from licet.core.ledger.merkle import HASH_BYTES
 from licet.guard.ports import LedgerUnavailable
 
 APPEND = "SELECT * FROM licet.append_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+PURPOSE = "batch"
 _COLUMNS = len(Row._fields) - 1
-_PURPOSE = "batch"
 Session = tuple[str, str]  # the agent and the name
 
 
@@ -69,7 +69,7 @@ def batch_problem(ledger: str, batch: bytes, node: str, hashes: bytes, signature
     """What is wrong with a batch, apart from who its node is; empty if nothing is."""
     if len(hashes) % HASH_BYTES:
         return "the hashes of its batch are cut"
-    if not is_signed(node, _PURPOSE, batch_text(ledger, batch, hashes), signature):
+    if not is_signed(node, PURPOSE, batch_text(ledger, batch, hashes), signature):
         return f"its batch is not signed by the node {node}"
     return ""
 
@@ -104,7 +104,7 @@ class Chains:
             ends[session] = Tail(row.sequence, row.hash)
             rows.append(row)
         batch = os.urandom(16)
-        signature = self._node.sign(_PURPOSE, batch_text(ledger, batch, b"".join(row.hash for row in rows)))
+        signature = self._node.sign(PURPOSE, batch_text(ledger, batch, b"".join(row.hash for row in rows)))
         return Batch(batch, self._node.public, signature, rows, previous)
 
     def lost(self, answer: Iterable[Sequence[object]]) -> Mapping[Session, Tail]:

@@ -13,6 +13,7 @@ import os
 import random
 import ssl
 import threading
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ from licet.backends.limits import (
     CONNECT_TO_SERVER_SECONDS,
     FIRST_RETRY,
     HEAR_SECONDS,
+    HEARTBEAT_SECONDS,
     LONGEST_RETRY,
     MOST_CONNECTIONS,
     POLL_SECONDS,
@@ -161,7 +163,9 @@ class Database:
         self._pool: Any = None
         self._connecting: asyncio.Lock | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._wanted: asyncio.Event | None = None  # set when the channels that are wanted have changed
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._ended: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()  # loops of threads that were closed
         self.is_pooled = False  # whether a transaction pooler stands between: known once it is connected
         self.is_deaf = True  # whether notifications do not arrive here, so that changes are polled
         for lane in self._lanes:
@@ -181,6 +185,50 @@ class Database:
         """As `run`, for callers that cannot await."""
         asking = self.asked(act, monotonic() + seconds, transaction=True)
         return asyncio.run_coroutine_threadsafe(asking, self._running()).result()
+
+    def do(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Do something in the thread of the database once, for a caller that cannot await."""
+
+        async def done() -> T:
+            try:
+                async with asyncio.timeout(seconds):
+                    return await work
+            except TimeoutError:
+                raise Unavailable(f"{self.address.shown} did not answer in {seconds:g} seconds") from None
+            except Exception as wrong:
+                if _is_lost(wrong, driver()):
+                    raise Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}") from None
+                raise
+
+        return asyncio.run_coroutine_threadsafe(done(), self._running()).result()
+
+    async def own_connection(self) -> Any:
+        """In the thread of the database: a connection outside the pool, for one long transaction; close it."""
+        asyncpg = driver()
+        try:
+            connection = await self._connect(asyncpg, prepares=False)
+        except Exception as wrong:
+            raise wrong if _is_lost(wrong, asyncpg) else self._unavailable(wrong, asyncpg) from None
+        try:
+            await self._check_server(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
+
+    async def plain_connection(self, server: tuple[str, int] | None = None) -> Any:
+        """In the thread of the database: a connection whose tables nobody has looked at, to close afterwards.
+
+        To a server that is named: whether it is the primary or not.
+        """
+        return await self._connect(driver(), prepares=False, server=server)
+
+    def explained(self, wrong: Exception) -> Exception:
+        """What an error of the driver means, for who operates the state; another error stays as it is."""
+        asyncpg = driver()
+        if _is_lost(wrong, asyncpg):
+            return Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}")
+        return self._unavailable(wrong, asyncpg)
 
     def lane(
         self,
@@ -202,11 +250,15 @@ class Database:
         """
         entry = channel, heard
         self._heard.append(entry)
-        self._running().call_soon_threadsafe(self._listen_anew)
+        self._running().call_soon_threadsafe(self._listen_now)
 
         def end() -> None:
             with suppress(ValueError):
                 self._heard.remove(entry)
+            loop = self._loop
+            if loop is not None:
+                with suppress(RuntimeError):  # it was closed meanwhile
+                    loop.call_soon_threadsafe(self._listen_now)
 
         return end
 
@@ -214,10 +266,13 @@ class Database:
         """Close the connections; the next use opens others."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+            pool, listening = self._pool, self._listening  # the next use has others, maybe at once
+            if loop is not None:
+                self._ended.add(loop)
         if loop is None or thread is None or thread is threading.current_thread():
             return
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(self._shut(loop))))
+            loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(self._shut(loop, pool, listening))))
         thread.join(CLOSE_SECONDS)  # a thread that hangs is a daemon
 
     def __repr__(self) -> str:
@@ -226,17 +281,27 @@ class Database:
     # The thread ------------------------------------------------------------------------------------------------------
 
     def _running(self) -> asyncio.AbstractEventLoop:
+        with suppress(RuntimeError):  # where no loop runs
+            if asyncio.get_running_loop() in self._ended:  # work that goes on after the end must not begin anew
+                raise self._closed()
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
-                self._pool = self._connecting = self._listening = None
+                self._pool = self._connecting = self._listening = self._wanted = None
+                self.is_deaf = True
+                if self._heard:  # by an object that was closed and is used again, or by the parent of this process
+                    self._loop.call_soon(self._listen_now)
                 self._thread = threading.Thread(target=_run, args=(self._loop,), name="licet postgres", daemon=True)
                 self._thread.start()
             return self._loop
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         """Begin something in the thread of the database, and wait for nothing."""
-        loop = self._running()
+        try:
+            loop = self._running()
+        except Unavailable:  # this thread is about to end
+            work.close()
+            return
         loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)))
 
     def _keep(self, task: "asyncio.Task[Any]") -> None:
@@ -244,26 +309,30 @@ class Database:
         task.add_done_callback(self._tasks.discard)
 
     async def _from_here(self, asking: Coroutine[Any, Any, T]) -> T:
-        loop = self._running()
+        try:
+            loop = self._running()
+        except Unavailable:
+            asking.close()
+            raise
         if asyncio.get_running_loop() is loop:
             return await asking
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, loop))
 
-    async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _shut(self, loop: asyncio.AbstractEventLoop, pool: Any, listening: "asyncio.Task[None] | None") -> None:
         """Let what is under way end, for a moment; whoever waits longer is told that the state was closed."""
-        if self._listening is not None:
-            self._listening.cancel()
+        if listening is not None:
+            listening.cancel()
         waiting = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
         for patience in (CLOSE_SECONDS / 2, CLOSE_SECONDS / 4):
             if waiting:
                 _, waiting = await asyncio.wait(waiting, timeout=patience)
             for task in waiting:
                 task.cancel()
-        if self._pool is not None:
+        if pool is not None:
             with suppress(Exception):
                 async with asyncio.timeout(CLOSE_SECONDS / 5):
-                    await self._pool.close()
-            self._pool.terminate()
+                    await pool.close()
+            pool.terminate()
         loop.stop()
 
     # In the thread of the database -----------------------------------------------------------------------------------
@@ -324,7 +393,11 @@ class Database:
             self._connecting = asyncio.Lock()
         async with self._connecting:
             if self._pool is None:
-                self._pool = await self._opened()
+                pool = await self._opened()
+                if self._loop is not asyncio.get_running_loop():  # it was closed meanwhile
+                    pool.terminate()
+                    raise self._closed()
+                self._pool = pool
             return self._pool
 
     async def _opened(self) -> Any:
@@ -343,8 +416,13 @@ class Database:
             **self._settings(),
         )
 
-    async def _connect(self, asyncpg: Any) -> Any:
-        return await asyncpg.connect(**self._settings())
+    async def _connect(self, asyncpg: Any, *, prepares: bool = True, server: tuple[str, int] | None = None) -> Any:
+        settings = self._settings()
+        if not prepares:
+            settings["statement_cache_size"] = 0
+        if server is not None:
+            settings.update(host=server[0], port=server[1], target_session_attrs="any")
+        return await asyncpg.connect(**settings)
 
     def _settings(self) -> dict[str, Any]:
         address = self.address
@@ -392,40 +470,55 @@ class Database:
 
     # Notifications ---------------------------------------------------------------------------------------------------
 
-    def _listen_anew(self) -> None:
-        """Listen on every channel that somebody asked for, over a connection of its own."""
-        if self._listening is not None:
-            self._listening.cancel()
-        self._listening = asyncio.get_running_loop().create_task(self._listen())
+    def _listen_now(self) -> None:
+        """Begin to listen, or to listen on other channels than before."""
+        if self._listening is None or self._listening.done():
+            self._wanted = asyncio.Event()
+            self._listening = asyncio.get_running_loop().create_task(self._listen(self._wanted))
+        elif self._wanted is not None:
+            self._wanted.set()
 
-    async def _listen(self) -> None:
-        """Hand on what is heard, for ever; poll where nothing is heard, and after a lost connection."""
+    async def _listen(self, wanted: asyncio.Event) -> None:
+        """Hand on what is heard while anybody wants that; poll where nothing is heard, and after a lost connection."""
         asyncpg = driver()
-        while True:
-            with suppress(Exception):  # it is tried again, and meanwhile changes are polled
-                await self._hear(asyncpg)
-            self.is_deaf = True
+        while self._heard:
+            try:
+                await self._hear(asyncpg, wanted)
+            except Exception:  # noqa: S110 - it is tried again, and meanwhile changes are polled
+                pass
+            finally:
+                self.is_deaf = True
             self._tell("")
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _hear(self, asyncpg: Any) -> None:
-        """Listen until the connection is lost."""
+    async def _hear(self, asyncpg: Any, wanted: asyncio.Event) -> None:
+        """Listen until the connection is lost, or nobody wants to hear anything more. It is ended in each case."""
         connection = await self._connect(asyncpg)
-        own, ended = asyncio.Event(), asyncio.Event()
+        own, channels = asyncio.Event(), set[str]()
         probe = f"licet_{os.urandom(8).hex()}"
         try:
             if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
                 return  # a pooler: what is heard there depends on which connection of the server it lends out
-            connection.add_termination_listener(lambda *_: ended.set())
+            connection.add_termination_listener(lambda *_: wanted.set())
             await connection.add_listener(probe, lambda *_: own.set())
-            for channel in {channel for channel, _ in self._heard}:
-                await connection.add_listener(channel, self._hand_on)
-            await connection.execute("SELECT pg_notify($1, '')", probe)
-            async with asyncio.timeout(HEAR_SECONDS):
-                await own.wait()
-            self.is_deaf = False
-            self._tell("")  # what changed before it listened
-            await ended.wait()
+            while self._heard and not connection.is_closed():
+                wanted.clear()
+                now = {channel for channel, _ in list(self._heard)}
+                for channel in now - channels:
+                    await connection.add_listener(channel, self._hand_on)
+                for channel in channels - now:
+                    await connection.remove_listener(channel, self._hand_on)
+                channels = now
+                if not own.is_set():
+                    await connection.execute("SELECT pg_notify($1, '')", probe)
+                    async with asyncio.timeout(HEAR_SECONDS):
+                        await own.wait()
+                    self.is_deaf = False
+                self._tell("")  # what changed before it listened
+                while not await _set_within(wanted, HEARTBEAT_SECONDS):
+                    # A connection whose other end is gone without a word stays open for hours.
+                    async with asyncio.timeout(HEAR_SECONDS):
+                        await connection.execute("SELECT 1")
         finally:
             connection.terminate()
 
@@ -437,6 +530,13 @@ class Database:
             if channel in (None, name):
                 with suppress(Exception):  # an error of one listener must not keep the news from the others
                     heard(text)
+
+
+async def _set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()
 
 
 def driver() -> Any:

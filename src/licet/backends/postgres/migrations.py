@@ -16,6 +16,7 @@ from licet.backends.postgres.address import Connection
 from licet.guard.ports import Unavailable
 
 _NAME = re.compile(r"(\d{4})_([a-z_]+)\.sql")
+RUNTIME = "licet_runtime"  # the role that processes need; the steps name it too
 _LOCK = 0x6C6963_0001  # `lic`: nobody else takes this advisory lock
 _BEGIN = """
 CREATE SCHEMA IF NOT EXISTS licet;
@@ -26,6 +27,8 @@ DO $$ BEGIN
     IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = 'licet_runtime') THEN
         CREATE ROLE licet_runtime NOLOGIN;
     END IF;
+EXCEPTION WHEN duplicate_object OR unique_violation THEN  -- made at the same time, for another database of this server
+    NULL;
 END $$;
 GRANT USAGE ON SCHEMA licet TO licet_runtime;
 GRANT SELECT ON licet.steps TO licet_runtime;
@@ -52,9 +55,18 @@ def steps() -> Sequence[Step]:
     return sorted(found, key=lambda step: step.number)
 
 
+_EXPECTED = """DO $$ BEGIN
+    IF coalesce((SELECT max(number) FROM licet.steps), 0) <> {after} THEN
+        RAISE EXCEPTION 'this script begins after step {after}, and the database has step %',
+            coalesce((SELECT max(number) FROM licet.steps), 0)
+            USING HINT = 'licet db init --print --after N prints the steps after N';
+    END IF;
+END $$;"""
+
+
 def script(after: int = 0) -> str:
-    """The SQL of all steps after a number, for an administrator who runs it by hand."""
-    parts = ["BEGIN;", f"SELECT pg_advisory_xact_lock({_LOCK});", _BEGIN.strip()]
+    """The SQL of all steps after a number, for an administrator who runs it by hand. It fails on other databases."""
+    parts = ["BEGIN;", f"SELECT pg_advisory_xact_lock({_LOCK});", _BEGIN.strip(), _EXPECTED.format(after=after)]
     for step in steps():
         if step.number > after:
             parts += [f"-- step {step.number}: {step.name}", step.sql.strip(), _noted(step)]
@@ -69,9 +81,10 @@ async def migrate(connection: Connection) -> Sequence[Step]:
     """Apply the steps that are missing; returns them. Other processes that do the same wait, and find none."""
     async with connection.transaction():
         await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
-        await connection.execute(_BEGIN)
         known = await applied(connection) or 0
-        missing = [step for step in steps() if step.number > known]
+        if not (missing := [step for step in steps() if step.number > known]):
+            return missing
+        await connection.execute(_BEGIN)
         for step in missing:
             await connection.execute(step.sql)
             await connection.execute(_noted(step))

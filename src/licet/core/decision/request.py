@@ -33,6 +33,9 @@ Reason = Literal[
     "FLOW_ORIGIN",
     "FLOW_SECRET",
     "FLOW_NOT_ASKED_FOR",
+    # a call with an id
+    "CALL_ID_REUSED",
+    "CALL_UNKNOWN",
     # ask, reserve, record, bind
     "APPROVAL_REQUIRED",
     "APPROVAL_DENIED",

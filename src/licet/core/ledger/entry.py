@@ -2,9 +2,9 @@
 
 - An `Entry` has the facts of one call: the decision before it runs, or the receipt after it. `guard/receipt.py`
   collects them. To add a fact, add a field here and set it there. A call that runs for long may have entries between
-  both, of the kind `progress`: each has the events since the entry before, and the receipt has all of them again. Two
-  further kinds are about no call: a standing approval of deletes, and that it was withdrawn. Of a state with many
-  nodes there are two more: that a node may write from now on, and that it may no longer.
+  both, of the kind `progress`: each has the events since the entry before, and the receipt has all of them again.
+  Further kinds are about no call: a standing approval of deletes, and that it was withdrawn; what is decided about a
+  whole state: a freeze, its end, and the keys of the operators; and that a node may write, or may no longer.
 - A licet that does not know a kind takes the entry for changed, and shows nothing of it: nothing false is shown.
 - The ledger adds its own id, the sequence number in the session and the hash of the session's previous entry. The
   result is a `LinkedEntry`, which is written as canonical JSON and hashed.
@@ -27,8 +27,13 @@ from licet.core.values import canonical_json
 
 FORMAT: Final = 2
 CLOCK_CORRECTION = timedelta(minutes=1)  # a clock that goes back no further is not reported
-KINDS = ("decision", "progress", "receipt", "approval", "withdrawal", "enrolment", "dismissal")
+KINDS = (
+    *("decision", "progress", "receipt", "approval", "withdrawal"),
+    *("freeze", "thaw", "operators", "enrolment", "dismissal"),
+)
 STANDING_SESSION = "standing approvals"  # the chain of standing approvals; no session has a space in its name
+STATE_SESSION = "acts on the state"  # the chain of what is decided about a whole state
+STATE_AGENT = "licet"  # of these entries: they are of no agent
 NODES_AGENT, NODES_SESSION = "licet", "nodes of the state"  # the chain of enrolments and dismissals
 VERDICTS = ("allow", "ask", "deny")
 
@@ -175,6 +180,18 @@ class StandingFact(Fact, frozen=True, kw_only=True):
     request: str
 
 
+class StateFact(Fact, frozen=True, kw_only=True):
+    """What was decided about a whole state: a freeze, the end of freezes, or the keys of its operators."""
+
+    by: str = ""  # who did it: `command`, `gate`, or the key of an operator; a claim unless there is a signature
+    agent: str | UnsetType = UNSET  # of a freeze; absent if it is for all
+    tool: str | UnsetType = UNSET  # of a freeze; absent if it is for all
+    why: str | UnsetType = UNSET
+    about: Texts = ()  # ids of freezes that end, or the keys of operators
+    act: str | UnsetType = UNSET  # what an operator signed, as it was signed
+    signature: str | UnsetType = UNSET  # hexadecimal
+
+
 class NodeFact(Fact, frozen=True, kw_only=True):
     """That a node may write to this ledger, or may no longer: an act that is signed by an operator or the ledger."""
 
@@ -264,9 +281,20 @@ class FlowFact(Fact, frozen=True, kw_only=True):
 
 
 class Entry(Fact, frozen=True):
-    """The facts of one call: before it runs, while it runs, or after it. Or a standing approval."""
+    """The facts of one call: before it runs, while it runs, or after it. Or what was decided about no call."""
 
-    kind: Literal["decision", "progress", "receipt", "approval", "withdrawal", "enrolment", "dismissal"]
+    kind: Literal[
+        "decision",
+        "progress",
+        "receipt",
+        "approval",
+        "withdrawal",
+        "freeze",
+        "thaw",
+        "operators",
+        "enrolment",
+        "dismissal",
+    ]
     id: str
     agent: str
     session: str
@@ -298,6 +326,9 @@ class Entry(Fact, frozen=True):
     standing: StandingFact | UnsetType = UNSET  # only of a standing approval, and of its withdrawal
     coding_agent: AgentFact | UnsetType = UNSET  # only of a call that a hook of a coding agent reported
     flow: FlowFact | UnsetType = UNSET  # only of a call under a policy with `flow:`
+    state: StateFact | UnsetType = UNSET  # only of what is decided about a whole state
+    call_id: str | UnsetType = UNSET  # only of a call that its caller gave an id
+    repeats: str | UnsetType = UNSET  # the receipt of the first call of this id, if this one got the result of that
     node: NodeFact | UnsetType = UNSET  # only of an enrolment or a dismissal
 
 

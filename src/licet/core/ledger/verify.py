@@ -94,13 +94,14 @@ class Finding(Struct, frozen=True):
     """The first broken rule, with the entry or the range of entries that it is about."""
 
     kind: FindingKind
-    number: int
+    number: int  # 0: of an entry that has no place in the tree yet
     text: str
     id: str = ""
     until: int = 0  # the last entry, if the finding is about a range
 
     def __str__(self) -> str:
         where = f"entries {self.number} to {self.until}" if self.until > self.number else f"entry {self.number}"
+        where = where if self.number else "an entry without a place"
         return f"{where}{f' ({self.id})' if self.id else ''}: {self.text}"
 
 
@@ -119,6 +120,7 @@ class Outcome(Struct, frozen=True):
     ends: Mapping[tuple[str, str], Tail] = {}  # the last entry of each agent and session
     tagged: bool = False  # whether the MAC over the entries that are not signed yet was checked with the private key
     unknown: tuple[str, ...] = ()  # the ids of calls that began and have no receipt, the newest first
+    waiting: int = 0  # entries of a database that have no place in the tree yet, so that no checkpoint covers them
 
     @property
     def ok(self) -> bool:

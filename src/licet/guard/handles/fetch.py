@@ -413,7 +413,7 @@ class ScopedFetch:
         try:
             async for raw in reply.body:
                 if grant.over:
-                    grant.refuse("SESSION_ENDED", "the call has ended, and what it held with it", use)
+                    grant.refuse_over(use)
                 for number, piece in enumerate(decoder.feed(raw)):
                     if number:  # a few bytes may decompress to many: let other tasks run
                         await asyncio.sleep(0)

@@ -3,7 +3,8 @@
 -- licet may only insert. Texts are compared byte by byte.
 CREATE TABLE licet.ledger (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), id text NOT NULL, key text NOT NULL,
-    begun timestamptz NOT NULL DEFAULT now()
+    begun timestamptz NOT NULL DEFAULT now(),
+    gone text NOT NULL DEFAULT ''  -- where the ledger was moved to; it takes no entries then
 );
 
 -- What a node has signed at once: the hashes of entries, one after the other. It may have signed an entry that was not
@@ -63,6 +64,10 @@ BEGIN
     SELECT batch_id, by_node, string_agg(one, ''::bytea ORDER BY at), signed
     FROM unnest(given_hashes) WITH ORDINALITY AS given (one, at)
     ON CONFLICT (id) DO NOTHING;
+    -- Who moves the ledger has locked that table, and was waited for.
+    IF EXISTS (SELECT FROM ledger WHERE gone <> '') THEN
+        RAISE EXCEPTION 'the ledger was moved, %', (SELECT gone FROM ledger);
+    END IF;
     IF NOT FOUND THEN  -- it was sent before
         SELECT array_agg(given.agent), array_agg(given.session) INTO lost_agents, lost_sessions
         FROM unnest(agents, sessions, sequences, previous, given_hashes, taken)

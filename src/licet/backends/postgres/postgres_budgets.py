@@ -1,0 +1,336 @@
+"""Budgets in PostgreSQL, for any number of nodes. Amounts are exact: `numeric` there and `Decimal` here.
+
+Nothing is a statement per call: what waits in this process goes over in one batch, and a batch takes each counter once.
+A counter that many calls share is locked until its transaction is on the disk, so one call per transaction would be as
+many calls as the disk has flushes.
+
+A reservation has an id that is chosen here, so that one which is sent again is the same. Each is covered by a signature
+of its node: that of the batch in which it was asked for, or that of the decision that was kept with it.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from time import monotonic
+from typing import Any
+
+from msgspec import Struct
+
+from licet.backends.limits import CLOSE_SECONDS, FORGET_RESERVATIONS_SECONDS, LEASE_SECONDS, MOST_CLAIMS
+from licet.backends.postgres.address import Connection
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.postgres_leases import Begun, Ending, Leases, block_of
+from licet.core.decision.request import NOTHING, Spent, Usage, settlement
+from licet.core.values import canonical_json, money_text
+from licet.guard.ports import Claim, Reservation
+
+_RESERVE = f"SELECT * FROM licet.reserve({', '.join(f'${n}' for n in range(1, 24))})"  # noqa: S608 - numbers
+_SETTLE = f"SELECT * FROM licet.settle({', '.join(f'${n}' for n in range(1, 12))})"  # noqa: S608 - numbers
+_BEGIN = "SELECT * FROM licet.begin_leased($1, $2, $3, $4)"
+_RENEW = "SELECT * FROM licet.renew_leases($1, $2)"
+_SETTLE_EXPIRED = "SELECT licet.settle_expired()"
+_FORGET = "SELECT licet.forget_reservations($1)"
+_USAGE = """
+SELECT q.place, c.kind, c.tool, c.calls, c.cost_usd
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS q (agent, session, day, place)
+JOIN licet.budget_counters AS c ON c.agent = q.agent AND (c.kind, c.name) IN (
+    ('session', q.session), ('tool', q.session), ('day', q.day)
+)
+"""
+
+
+class Taking(Struct, frozen=True):
+    """A claim that is asked for under an id, and for how many calls at once."""
+
+    id: str
+    claim: Claim
+    wanted: int = 1
+    of_call: int = 0  # claims with the same number are taken together or not at all
+
+
+class Taken(Struct, frozen=True):
+    """What a claim was given: for how many calls, and what was spent before; none if a limit would be exceeded."""
+
+    calls: int
+    before: Spent
+
+
+class _Counters:
+    """The counters of claims, each once and in the order of their keys, which is the order in which all take them."""
+
+    def __init__(self, claims: Iterable[Claim]) -> None:
+        keys = [
+            (
+                (one.agent, "session", one.session, ""),
+                (one.agent, "tool", one.session, one.tool),
+                (one.agent, "day", one.day, ""),
+            )
+            for one in claims
+        ]
+        ordered = sorted({key for three in keys for key in three})
+        places = {key: place for place, key in enumerate(ordered, 1)}
+        self.columns = [list(column) for column in zip(*ordered, strict=True)]
+        self.at = [[places[three[number]] for three in keys] for number in range(3)]
+
+
+def new_id() -> str:
+    """An id of a reservation, which nobody else chooses."""
+    return f"b-{secrets.token_hex(12)}"
+
+
+def reserving(takings: Sequence[Taking], owner: str, lease_seconds: float) -> list[Any]:
+    """The arguments of `licet.reserve` but for the signature."""
+    claims = [one.claim for one in takings]
+    counters, budgets = _Counters(claims), [one.budget for one in claims]
+    return [
+        *counters.columns,
+        [one.id for one in takings],
+        [one.of_call for one in takings],
+        *counters.at,
+        [one.cost_usd for one in claims],
+        [one.wanted for one in takings],
+        [one.max_calls_per_session for one in budgets],
+        [one.max_calls_per_day for one in budgets],
+        [one.max_calls for one in claims],
+        [one.max_cost_usd for one in budgets],
+        [one.max_cost_usd_per_day for one in budgets],
+        [one.max_cost_usd for one in claims],
+        owner,
+        lease_seconds,
+    ]
+
+
+def beginning(blocks: Sequence[Begun]) -> list[Any]:
+    """The arguments of `licet.begin_leased`."""
+    return [
+        [one.id for one in blocks],
+        [one.number for one in blocks],
+        [one.calls for one in blocks],
+        [one.cost_usd for one in blocks],
+    ]
+
+
+def taken(row: Any) -> Taken:
+    """An answer of `licet.reserve`."""
+    before = Spent(
+        calls=row["session_calls"],
+        calls_of_tool=row["tool_calls"],
+        cost_usd=row["session_cost"],
+        cost_usd_today=row["day_cost"],
+        cost_usd_of_tool=row["tool_cost"],
+        calls_today=row["day_calls"],
+    )
+    return Taken(row["granted"], before)
+
+
+class PostgresBudgets:
+    """Budgets that any number of nodes share. Without a node, reservations are not signed.
+
+    With `lease`, calls spend from blocks: see `postgres_leases` for why no limit is passed.
+    """
+
+    def __init__(self, database: Database, node: Node | None = None, lease: Decimal | None = None) -> None:
+        self._database, self._node = database, node
+        self.leases = Leases(lease if lease is not None else database.address.lease)
+        self.owner = f"{os.getpid()}-{secrets.token_hex(6)}"
+        self._reserving = database.lane(self._reserve, MOST_CLAIMS, transaction=False)
+        self._beginning = database.lane(self._begin, MOST_CLAIMS, transaction=False)
+        self._settling = database.lane(self._settle, MOST_CLAIMS, transaction=False)
+        self._reading = database.lane(self._read, MOST_CLAIMS, transaction=False)
+        self._refunds: set[asyncio.Task[None]] = set()
+        self._forgets = monotonic() + FORGET_RESERVATIONS_SECONDS
+        self._keeps = False
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def usage(self, agent: str, session: str, day: str) -> Usage:
+        """What a session, and its agent on a day, have spent and reserved. Blocks of other nodes count in full."""
+        found = await self._reading.do((agent, session, day))
+        return self.leases.less(agent, session, day, found)
+
+    async def reserve(self, claim: Claim) -> Reservation | None:
+        """Reserve one call and its cost; None if a limit would be exceeded."""
+        wanted = self.leases.wanted(claim)
+        while wanted > 1 and (local := self.leases.take(claim)) is not None:
+            if await self._begun(local):
+                return local
+        if wanted == 1 or not self.leases.asks(claim):  # one block at a time
+            return await self._exactly(claim, 1)
+        try:
+            return await self._exactly(claim, wanted)
+        finally:
+            self.leases.asked(claim)
+
+    async def _exactly(self, claim: Claim, wanted: int) -> Reservation | None:
+        """Reserve in the database: one call, or a block to take the call from."""
+        name, found = new_id(), Taken(0, Spent())
+        for again in (True, False):
+            found = await self._asked(Taking(name, claim, wanted))
+            if found.calls or not (again and await self.free(claim.agent)):
+                break
+        found = Taken(found.calls, self.leases.seen_by(claim, found.before))
+        if found.calls <= 1:
+            return Reservation(name, claim, found.before) if found.calls else None
+        self.lease(name, claim, found)
+        local = self.leases.take(claim)
+        if local is not None and await self._begun(local):
+            return local
+        return await self._exactly(claim, 1)  # others were quicker
+
+    async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
+        """Replace a reservation by the real cost, once; `ValueError` for more than was reserved."""
+        claim = reservation.claim
+        settlement(claim.cost_usd, cost_usd)
+        if not self.leases.end(reservation, cost_usd):
+            await self._end(Ending(reservation.id, claim, claim.cost_usd, cost_usd, 1))
+
+    async def refund(self, reservation: Reservation) -> None:
+        """Release a reservation, once."""
+        claim = reservation.claim
+        if not self.leases.end(reservation, None):
+            await self._end(Ending(reservation.id, claim, claim.cost_usd, NOTHING, 0))
+
+    def lease(self, name: str, claim: Claim, found: Taken) -> None:
+        """Spend from a block that was granted, and renew it while it is used."""
+        self.leases.add(name, claim, found.calls, found.before)
+        if not self._keeps:
+            self._keeps = True
+            self._database.start(self._keep())
+
+    async def free(self, agent: str) -> bool:
+        """Give back what nobody uses, of this process and of those that died; returns whether there was any."""
+        own = self.leases.idle(agent) if self.leases.ids else ()
+        for one in own:
+            await self._end(one)
+        return await self._database.once(_settle_expired) or bool(own)
+
+    def close(self) -> None:
+        """Give back what is left of blocks. The database is closed by who opened it."""
+        if (keeper := self._keeper) is not None:
+            with suppress(RuntimeError):  # its loop has ended
+                keeper.get_loop().call_soon_threadsafe(keeper.cancel)
+        if left := self.leases.all():
+            with suppress(Exception):  # otherwise they expire
+                self._database.wait(lambda connection: self._settle(connection, left), CLOSE_SECONDS)
+
+    def __repr__(self) -> str:
+        return f"PostgresBudgets({self._database.address.shown!r})"
+
+    async def _asked(self, taking: Taking) -> Taken:
+        asking = asyncio.ensure_future(self._reserving.do(taking))
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(lambda done: self._give_back(done, taking))
+            raise
+
+    async def _begun(self, local: Reservation) -> bool:
+        """Write down that a call takes from a block; False if others have ended that block."""
+        begun = False
+        try:
+            begun = await self._beginning.do(block_of(local))
+        finally:
+            if not begun:
+                self.leases.end(local, None)
+        return begun
+
+    async def _end(self, ending: Ending) -> None:
+        # Written even if the caller is cancelled: otherwise the call would stay at its maximum.
+        await asyncio.shield(asyncio.ensure_future(self._settling.do(ending)))
+
+    def _give_back(self, asking: "asyncio.Future[Taken]", taking: Taking) -> None:
+        """The caller is gone, so the reservation is released."""
+        if asking.cancelled() or asking.exception() is not None or not (calls := asking.result().calls):
+            return
+        ending = Ending(taking.id, taking.claim, taking.claim.cost_usd * calls, NOTHING, 0)
+        task = asking.get_loop().create_task(self._end(ending))
+        self._refunds.add(task)
+        task.add_done_callback(self._refunds.discard)
+
+    # In the thread of the database -----------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        """Renew the blocks of this process and give back unused ones, until there are none."""
+        self._keeper = asyncio.current_task()
+        try:
+            while self.leases.ids:
+                await asyncio.sleep(LEASE_SECONDS / 6)
+                with suppress(Exception):  # the next round, or the end of the lease, settles it
+                    await asyncio.gather(*(self._end(one) for one in self.leases.idle()))
+                    await self._database.once(self._renew)
+        finally:
+            self._keeps, self._keeper = False, None
+
+    async def _renew(self, connection: Connection) -> None:
+        known = set(self.leases.ids)  # one that is granted meanwhile is new, and not ended by others
+        there = {row[0] for row in await connection.fetch(_RENEW, self.owner, LEASE_SECONDS)}
+        self.leases.forget(known - there)
+
+    async def _begin(self, connection: Connection, items: Sequence[str]) -> Sequence[bool | Exception]:
+        rows = await connection.fetch(_BEGIN, *beginning(self.leases.begun(items)))
+        there = {row[0] for row in rows}
+        self.leases.forget(set(items) - there)
+        return [one in there for one in items]
+
+    async def _reserve(self, connection: Connection, items: Sequence[Taking]) -> Sequence[Taken | Exception]:
+        numbered = [Taking(one.id, one.claim, one.wanted, place) for place, one in enumerate(items)]
+        rows = await connection.fetch(_RESERVE, *reserving(numbered, self.owner, LEASE_SECONDS), *self._signed(items))
+        return [taken(row) for row in rows]
+
+    def _signed(self, items: Sequence[Taking]) -> tuple[str | None, ...] | tuple[str, str, bytes, bytes]:
+        """The node, the id of a batch, its body, and the signature."""
+        if self._node is None:
+            return None, None, None, None
+        claims = [[one.id, *_account(one.claim), money_text(one.claim.cost_usd), one.wanted] for one in items]
+        body = canonical_json(claims)
+        return self._node.public, items[0].id, body, self._node.sign("budgets", body)
+
+    async def _settle(self, connection: Connection, items: Sequence[Ending]) -> Sequence[Exception | None]:
+        counters = _Counters(one.claim for one in items)
+        rows = await connection.fetch(
+            _SETTLE,
+            *counters.columns,
+            [one.id for one in items],
+            *counters.at,
+            [one.reserved for one in items],
+            [one.cost_usd for one in items],
+            [one.calls for one in items],
+        )
+        wrong = {row["place"]: row["cost_usd"] for row in rows}
+        if monotonic() >= self._forgets:
+            self._forgets = monotonic() + FORGET_RESERVATIONS_SECONDS
+            await connection.execute(_FORGET, FORGET_RESERVATIONS_SECONDS)
+        return [
+            ValueError(f"expected at most the {wrong[place]} that was set aside for {one.id}, found {one.reserved}")
+            if place in wrong
+            else None
+            for place, one in enumerate(items, 1)
+        ]
+
+    async def _read(self, connection: Connection, items: Sequence[tuple[str, str, str]]) -> Sequence[Usage | Exception]:
+        found: list[dict[tuple[str, str], tuple[int, Decimal]]] = [{} for _ in items]
+        for row in await connection.fetch(_USAGE, *(list(column) for column in zip(*items, strict=True))):
+            found[row["place"] - 1][row["kind"], row["tool"]] = row["calls"], row["cost_usd"]
+        return [_usage(one) for one in found]
+
+
+async def _settle_expired(connection: Connection) -> bool:
+    found = False
+    while await connection.fetchval(_SETTLE_EXPIRED) is not None:
+        found = True
+    return found
+
+
+def _account(claim: Claim) -> tuple[str, str, str, str]:
+    return claim.agent, claim.session, claim.tool, claim.day
+
+
+def _usage(found: dict[tuple[str, str], tuple[int, Decimal]]) -> Usage:
+    (calls, cost), (calls_today, today) = (found.get((kind, ""), (0, NOTHING)) for kind in ("session", "day"))
+    tools = {tool: spent for (kind, tool), spent in found.items() if kind == "tool"}
+    of_tool = {tool: called for tool, (called, _) in tools.items() if called}
+    cost_of_tool = {tool: paid for tool, (_, paid) in tools.items() if paid}
+    return Usage(calls, of_tool, cost, today, cost_of_tool, calls_today)

@@ -1,0 +1,187 @@
+"""Freezes of a state in PostgreSQL: exact for all nodes, heard by each, and not undone by whoever has the database."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from licet.assemble.operators import set_operators
+from licet.backends.memory import MemoryLedger
+from licet.backends.postgres.address import Connection
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.postgres_freezes import PostgresFreezes
+from licet.backends.secrets import generated_key
+from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION, Entry, StateFact
+from licet.core.ledger.state_acts import StateAct, row_bytes
+from licet.guard.freezing import ActRefused, freeze_act, freeze_state, keep_act, thaw_act
+from licet.guard.ports import Unavailable
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ANNA = generated_key()
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in an event loop of its own."""
+
+    @wraps(test)
+    def run(**given: Any) -> None:
+        asyncio.run(asyncio.wait_for(test(**given), 30))
+
+    return run
+
+
+class Team:
+    """Nodes on one database, with one ledger."""
+
+    def __init__(self, address: str, place: Path) -> None:
+        self.address, self.place, self.ledger = address, place, MemoryLedger()
+        self.databases: list[Database] = []
+        self.enrolled: set[str] = set()
+
+    def node(self, *, enrolled: bool = True) -> PostgresFreezes:
+        node = Node(generated_key())
+        if enrolled:
+            self.enrolled.add(node.public)
+        database = Database(self.address)
+        self.databases.append(database)
+        return PostgresFreezes(database, node, self.is_enrolled, self.place, self.recorded)
+
+    async def is_enrolled(self, public: str) -> bool:
+        return public in self.enrolled
+
+    async def recorded(self) -> Sequence[Entry]:
+        return await self.ledger.entries_of(STATE_AGENT, STATE_SESSION)
+
+    async def freeze(self, freezes: PostgresFreezes) -> StateAct:
+        act = freeze_act(NOW, "stop", "test")
+        await freeze_state(freezes, self.ledger, act)
+        return act
+
+    async def sql(self, query: str, *values: object) -> None:
+        async def act(connection: Connection) -> None:
+            await connection.execute(query, *values)
+
+        await self.databases[0].once(act)
+
+
+async def begin(freezes: PostgresFreezes) -> str:
+    """As the begin of a call."""
+    await freezes.look_up("a", "t")
+    return freezes.frozen("a", "t")
+
+
+@pytest.fixture
+def team(postgres: str, tmp_path: Path) -> Iterator[Team]:
+    made = Team(postgres, tmp_path)
+    yield made
+    for one in made.databases:
+        one.close()
+
+
+@in_loop
+async def test_a_freeze_is_known_to_a_call_that_begins_later_and_soon_to_those_that_run(team: Team) -> None:
+    one, two = team.node(), team.node()
+    assert await begin(two) == two.frozen("a", "t") == ""
+    await asyncio.sleep(0.1)  # it listens
+    act = await team.freeze(one)
+    returned = time.monotonic()
+    while not two.frozen("a", "t"):
+        assert time.monotonic() - returned < 0.7
+        await asyncio.sleep(0.01)
+    three = team.node()
+    assert three.frozen("a", "t") == await begin(three) == "stop"
+    await keep_act(one, team.ledger, thaw_act((act.id,), NOW, await one.view(), "test", None))
+    assert await begin(team.node()) == ""
+
+
+@in_loop
+async def test_a_freeze_waits_for_openings_that_are_under_way(team: Team) -> None:
+    one, two = team.node(), team.node()
+    await two.look_up("a", "t")
+    done: list[str] = []
+
+    async def opening(connection: Connection) -> None:
+        await connection.execute("SELECT pg_advisory_xact_lock_shared(licet.freeze_lock())")
+        assert await connection.fetchval("SELECT licet.frozen('a', 't')") == ""
+        await asyncio.sleep(0.3)
+        done.append("opened")
+
+    work = asyncio.create_task(team.databases[1].run(opening))
+    await asyncio.sleep(0.1)
+    await team.freeze(one)
+    done.append("frozen")
+    await work
+    assert done == ["opened", "frozen"]
+
+
+@in_loop
+async def test_rows_of_an_administrator_thaw_nothing(team: Team) -> None:
+    one = team.node()
+    await set_operators(one, team.ledger, [ANNA.public], NOW)
+    act = await team.freeze(one)
+    forged = row_bytes(StateAct("thaw", "t-1", "now", StateFact(about=(act.id,))))
+    stranger = Node(generated_key())
+    signature = stranger.sign("state act", forged)
+    await team.sql(
+        "SELECT licet.add_state_act('t-1', 'thaw', NULL, NULL, '', $1, $2, $3, $4)",
+        [act.id],
+        forged,
+        stranger.public,
+        signature,
+    )
+    two = team.node()
+    assert two.frozen("a", "t") == await begin(two) == "stop"
+    assert (await one.view()).unsound == ("thaw t-1: no enrolled node has signed it",)
+    # A node that is enrolled is no operator either.
+    await team.node().add(StateAct("thaw", "t-2", "now", StateFact(about=(act.id,))))
+    assert two.frozen("a", "t") == "stop"
+    with pytest.raises(ActRefused, match="sign with the key"):
+        thaw_act((), NOW, await two.view(), "test", None)
+    await team.sql("TRUNCATE licet.state_acts, licet.thawed")
+    for node in (one, two, team.node()):  # the last one finds it in the ledger
+        assert (await node.view()).freezes == (act,)
+        assert await begin(node) == "stop"
+    await keep_act(one, team.ledger, thaw_act((), NOW, await one.view(), "test", ANNA))
+    assert await begin(team.node()) == ""
+
+
+@in_loop
+async def test_an_unsigned_freeze_stops_calls_and_is_named(team: Team) -> None:
+    one = team.node()
+    assert await begin(one) == ""
+    await team.node(enrolled=False).add(freeze_act(NOW, "of a stranger", "test"))
+    with pytest.raises(Unavailable, match="no enrolled node has signed that"):
+        await one.look_up("a", "t")
+
+
+@in_loop
+async def test_a_node_without_pinned_keys_is_not_used(team: Team) -> None:
+    await set_operators(team.node(), team.ledger, [ANNA.public], NOW)
+    team.place = team.place / "other"
+    team.place.mkdir()
+    two = team.node()
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"operators\.json with their keys is missing"):
+            two.frozen("a", "t")
+    await set_operators(two, team.ledger, [ANNA.public], NOW)
+    assert two.frozen("a", "t") == ""
+
+
+@in_loop
+async def test_the_runtime_role_changes_no_act(team: Team) -> None:
+    await team.freeze(team.node())
+    for change in ("DELETE FROM licet.state_acts", "UPDATE licet.state_acts SET why = ''", "DELETE FROM licet.thawed"):
+
+        async def act(connection: Connection, change: str = change) -> None:
+            await connection.execute("SET LOCAL ROLE licet_runtime")
+            await connection.execute("SELECT licet.frozen('a', 't')")
+            await connection.execute(change)
+
+        with pytest.raises(Unavailable, match="permission denied"):
+            await team.databases[0].run(act)
