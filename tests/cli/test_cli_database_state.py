@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -62,10 +61,10 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, postgres: str, runner: str) -> Iterator[Desk]:
+def desk(tmp_path: Path, postgres: str, runner: str) -> Desk:
     (tmp_path / "counting.py").write_text(SOURCE)
     (tmp_path / "agent.yaml").write_text(json.dumps(POLICY))
-    yield Desk(tmp_path, postgres.replace("//postgres@", f"//{runner}@"))
+    return Desk(tmp_path, postgres.replace("//postgres@", f"//{runner}@"))
 
 
 def test_a_user_with_the_role_of_processes_alone_can_do_everything(desk: Desk) -> None:
