@@ -8,7 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -30,6 +30,11 @@ LIMITS = st.builds(
     st.sampled_from((None, Decimal("0.3"), Decimal("0.500000000000001"))),
     st.sampled_from((None, Decimal("0.4"), Decimal(1))),
     st.sampled_from((None, 4, 7)),
+)
+MONEY = st.builds(
+    Budget,
+    max_cost_usd=st.sampled_from((None, Decimal("0.5"), Decimal(2))),
+    max_cost_usd_per_day=st.sampled_from((None, Decimal("0.7"), Decimal(3))),
 )
 
 
@@ -241,6 +246,10 @@ class LeasedModel(PostgresModel):
     is_exact = False
     lease = Decimal("0.2")
 
+    @initialize(limits=MONEY, max_cost=st.sampled_from((None, Decimal("0.2"))))
+    def limited(self, limits: Budget, max_cost: Any) -> None:  # calls with a limit on their number lease nothing
+        self.limits, self.max_cost = limits, max_cost
+
     @rule()
     def settle_the_dead(self) -> None:
         """Let the blocks of processes that have died expire, and end them."""
@@ -278,5 +287,5 @@ PostgresModel.TestCase.settings = settings(
     max_examples=max(3, settings().max_examples // (4 if LONG else 20)), stateful_step_count=20
 )
 TestMemoryBudgets, TestSqliteBudgets = MemoryModel.TestCase, SqliteModel.TestCase
-LeasedModel.TestCase.settings = PostgresModel.TestCase.settings
+LeasedModel.TestCase.settings = settings(PostgresModel.TestCase.settings, phases=[Phase.generate])
 TestPostgresBudgets, TestLeasedBudgets = PostgresModel.TestCase, LeasedModel.TestCase

@@ -11,7 +11,7 @@ of its node: that of the batch in which it was asked for, or that of the decisio
 import asyncio
 import os
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from decimal import Decimal
 from time import monotonic
@@ -35,7 +35,8 @@ _RENEW = "SELECT * FROM licet.renew_leases($1, $2)"
 _SETTLE_EXPIRED = "SELECT licet.settle_expired()"
 _FORGET = "SELECT licet.forget_reservations($1)"
 _USAGE = """
-SELECT q.place, c.kind, c.tool, c.calls, c.cost_usd
+SELECT q.place, c.kind, c.tool, c.calls, c.cost_usd,
+    (SELECT array_agg(l.id) FROM licet.leases AS l WHERE l.id = ANY ($4::text[])) AS blocks
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY AS q (agent, session, day, place)
 JOIN licet.budget_counters AS c ON c.agent = q.agent AND (c.kind, c.name) IN (
     ('session', q.session), ('tool', q.session), ('day', q.day)
@@ -143,13 +144,12 @@ class PostgresBudgets:
         self._reading = database.lane(self._read, MOST_CLAIMS, transaction=False)
         self._refunds: set[asyncio.Task[None]] = set()
         self._forgets = monotonic() + FORGET_RESERVATIONS_SECONDS
-        self._keeps = False
-        self._keeper: asyncio.Task[None] | None = None
+        self._kept_in: asyncio.AbstractEventLoop | None = None  # where a timer renews the blocks
 
     async def usage(self, agent: str, session: str, day: str) -> Usage:
         """What a session, and its agent on a day, have spent and reserved. Blocks of other nodes count in full."""
-        found = await self._reading.do((agent, session, day))
-        return self.leases.less(agent, session, day, found)
+        found, blocks = await self._reading.do((agent, session, day))
+        return self.leases.less(agent, session, day, found, blocks)
 
     async def reserve(self, claim: Claim) -> Reservation | None:
         """Reserve one call and its cost; None if a limit would be exceeded."""
@@ -196,8 +196,7 @@ class PostgresBudgets:
     def lease(self, name: str, claim: Claim, found: Taken) -> None:
         """Spend from a block that was granted, and renew it while it is used."""
         self.leases.add(name, claim, found.calls, found.before)
-        if not self._keeps:
-            self._keeps = True
+        if self._kept_in is None or self._kept_in.is_closed():
             self._database.start(self._keep())
 
     async def free(self, agent: str) -> bool:
@@ -209,9 +208,6 @@ class PostgresBudgets:
 
     def close(self) -> None:
         """Give back what is left of blocks. The database is closed by who opened it."""
-        if (keeper := self._keeper) is not None:
-            with suppress(RuntimeError):  # its loop has ended
-                keeper.get_loop().call_soon_threadsafe(keeper.cancel)
         if left := self.leases.all():
             with suppress(Exception):  # otherwise they expire
                 self._database.wait(lambda connection: self._settle(connection, left), CLOSE_SECONDS)
@@ -253,16 +249,22 @@ class PostgresBudgets:
     # In the thread of the database -----------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Renew the blocks of this process and give back unused ones, until there are none."""
-        self._keeper = asyncio.current_task()
-        try:
-            while self.leases.ids:
-                await asyncio.sleep(LEASE_SECONDS / 6)
-                with suppress(Exception):  # the next round, or the end of the lease, settles it
-                    await asyncio.gather(*(self._end(one) for one in self.leases.idle()))
-                    await self._database.once(self._renew)
-        finally:
-            self._keeps, self._keeper = False, None
+        """Look after the blocks later. A timer waits and no task, so that nobody waits for it who closes the database."""
+        self._kept_in = loop = asyncio.get_running_loop()
+        loop.call_later(LEASE_SECONDS / 6, self._look)
+
+    def _look(self) -> None:
+        if self.leases.ids:
+            self._database.start(self._look_after())
+        else:
+            self._kept_in = None
+
+    async def _look_after(self) -> None:
+        """Renew the blocks of this process, and give back those that nobody uses."""
+        with suppress(Exception):  # the next round, or the end of the lease, settles it
+            await asyncio.gather(*(self._end(one) for one in self.leases.idle()))
+            await self._database.once(self._renew)
+        await self._keep()
 
     async def _renew(self, connection: Connection) -> None:
         known = set(self.leases.ids)  # one that is granted meanwhile is new, and not ended by others
@@ -310,11 +312,16 @@ class PostgresBudgets:
             for place, one in enumerate(items, 1)
         ]
 
-    async def _read(self, connection: Connection, items: Sequence[tuple[str, str, str]]) -> Sequence[Usage | Exception]:
+    async def _read(
+        self, connection: Connection, items: Sequence[tuple[str, str, str]]
+    ) -> Sequence[tuple[Usage, Set[str]] | Exception]:
+        """Usages, and the blocks of this process that these count in full."""
         found: list[dict[tuple[str, str], tuple[int, Decimal]]] = [{} for _ in items]
-        for row in await connection.fetch(_USAGE, *(list(column) for column in zip(*items, strict=True))):
+        columns, blocks = (list(column) for column in zip(*items, strict=True)), frozenset[str]()
+        for row in await connection.fetch(_USAGE, *columns, self.leases.ids):
             found[row["place"] - 1][row["kind"], row["tool"]] = row["calls"], row["cost_usd"]
-        return [_usage(one) for one in found]
+            blocks = frozenset(row["blocks"] or ())
+        return [(_usage(one), blocks) for one in found]
 
 
 async def _settle_expired(connection: Connection) -> bool:

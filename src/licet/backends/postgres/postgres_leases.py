@@ -23,7 +23,7 @@ spent since the block was taken. Limits that count calls stay exact: a call that
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from decimal import Decimal
 from time import monotonic
 
@@ -193,9 +193,12 @@ class Leases:
         with self._lock:
             return list(self._blocks)
 
-    def less(self, agent: str, session: str, day: str, usage: Usage) -> Usage:
-        """A usage without what is left of the blocks of this process: its own calls may still spend that."""
-        own = self._left(agent)
+    def less(self, agent: str, session: str, day: str, usage: Usage, blocks: Set[str] | None = None) -> Usage:
+        """A usage without what is left of the blocks of this process: its own calls may still spend that.
+
+        `blocks` are those that the usage counts: others may have ended some. None are all.
+        """
+        own = self._left(agent, blocks)
         if not own:
             return usage
         of_tool, cost_of_tool = dict(usage.calls_of_tool), dict(usage.cost_usd_of_tool)
@@ -213,7 +216,7 @@ class Leases:
 
     def seen_by(self, claim: Claim, before: Spent) -> Spent:
         """What was spent before a claim, without what is left of the blocks of this process."""
-        own = self._left(claim.agent)
+        own = self._left(claim.agent, None)
         if not own:
             return before
         tool = claim.tool
@@ -227,12 +230,12 @@ class Leases:
         )
         return spent_of(self.less(claim.agent, claim.session, claim.day, found), tool)
 
-    def _left(self, agent: str) -> Sequence[tuple[Claim, int, Decimal]]:
+    def _left(self, agent: str, blocks: Set[str] | None) -> Sequence[tuple[Claim, int, Decimal]]:
         with self._lock:
             return [
                 (block.claim, block.calls - block.made, plus(block.amount, -block.spent))
                 for block in self._blocks.values()
-                if block.claim.agent == agent
+                if block.claim.agent == agent and (blocks is None or block.id in blocks)
             ]
 
     def _remove(self, id: str) -> _Block:  # noqa: A002
