@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from backends.postgres.ledger_nodes import Team
 from guard.flow_gates import mail_gate, send
 from licet import Backends, Gate, Refused, Session
 from licet.backends.approvals.terminal import MemoryApprover
@@ -18,6 +19,7 @@ from licet.core.ledger.entry import Entry
 from licet.guard import flow_steps
 from licet.guard.memory import Chains
 from licet.guard.ports import LedgerUnavailable
+from postgres_server import fresh
 
 DAN, SEEN = "dan@corp.example", "mallory@evil.example"
 SECRET = {"secrets": [{"from": {"tool": "search_people", "fields": ["mail"]}, "readers": []}]}
@@ -26,12 +28,18 @@ SECRET = {"secrets": [{"from": {"tool": "search_people", "fields": ["mail"]}, "r
 class Nodes:
     """Gates with stores of their own, on the same files."""
 
-    def __init__(self, folder: Path, state: Path) -> None:
+    def __init__(self, folder: Path, state: Path, team: Team | None = None) -> None:
         self._folder, self._state, self._parts = folder, state, list[Backends]()
+        self._team = team
+        self._left = [] if team is None else [asyncio.run(team.add()) for _ in range(2)]
 
     def gate(self, **stated: Any) -> Gate:
-        self._parts.append(Backends.local(self._state, approver=MemoryApprover()))
-        return mail_gate(self._folder, backends=self._parts[-1], flow=stated)
+        if self._team is not None:
+            parts = Backends.memory(ledger=self._left.pop())
+        else:
+            parts = Backends.local(self._state, approver=MemoryApprover())
+        self._parts.append(parts)
+        return mail_gate(self._folder, backends=parts, flow=stated)
 
     @asynccontextmanager
     async def two(self, **stated: Any) -> AsyncIterator[tuple[Session, Session]]:
@@ -47,11 +55,20 @@ class Nodes:
     def close(self) -> None:
         for one in self._parts:
             one.close()
+        if self._team is not None:
+            self._team.close()
 
 
 @pytest.fixture
 def nodes(tmp_path: Path, store_path: Path) -> Iterator[Nodes]:
     made = Nodes(tmp_path, store_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def any_nodes(request: pytest.FixtureRequest, tmp_path: Path, store_path: Path) -> Iterator[Nodes]:
+    made = Nodes(tmp_path, store_path, Team(fresh(), tmp_path / "nodes") if request.param == "postgres" else None)
     yield made
     made.close()
 
@@ -88,23 +105,23 @@ READS = [_reads, _is_given, _delegate_reads, _delegate_is_given, _fails]
 @pytest.mark.parametrize("looks", [False, True])
 @pytest.mark.parametrize("reads", READS)
 def test_what_one_node_reads_taints_the_session_on_the_others(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, reads: Callable[[Session], Any], looks: bool
+    any_nodes: Nodes, monkeypatch: pytest.MonkeyPatch, reads: Callable[[Session], Any], looks: bool
 ) -> None:
     if not looks:
         monkeypatch.setattr(flow_steps, "_look", _unlooked)
 
     async def play() -> str:
-        async with nodes.two() as (here, there):
+        async with any_nodes.two() as (here, there):
             await reads(here)
             return await send(there, SEEN)
 
     assert asyncio.run(play()) == ("FLOW_ORIGIN" if looks else "ALLOWED")
 
 
-def test_a_delegate_learns_what_its_parent_reads_on_another_node(nodes: Nodes) -> None:
+def test_a_delegate_learns_what_its_parent_reads_on_another_node(any_nodes: Nodes) -> None:
     async def play() -> list[str]:
         async with (
-            nodes.two() as (here, there),
+            any_nodes.two() as (here, there),
             there.delegate(agent="helper", allow=["fs:*:/"]) as helper,
         ):
             told = [await send(helper, DAN)]
@@ -116,13 +133,13 @@ def test_a_delegate_learns_what_its_parent_reads_on_another_node(nodes: Nodes) -
 
 @pytest.mark.parametrize("looks", [False, True])
 def test_a_secret_that_one_node_reads_narrows_the_session_on_the_others(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, looks: bool
+    any_nodes: Nodes, monkeypatch: pytest.MonkeyPatch, looks: bool
 ) -> None:
     if not looks:
         monkeypatch.setattr(flow_steps, "_look", _unlooked)
 
     async def play() -> str:
-        async with nodes.two(**SECRET) as (here, there):
+        async with any_nodes.two(**SECRET) as (here, there):
             assert (await here.call("search_people")).ok
             return await send(there, DAN)
 
@@ -141,9 +158,9 @@ def test_a_call_that_was_made_before_is_judged_by_what_others_have_read(nodes: N
     assert asyncio.run(play()) == "FLOW_ORIGIN"
 
 
-def test_what_a_directory_vouches_for_on_another_node_taints_nothing_and_is_unknown(nodes: Nodes) -> None:
+def test_what_a_directory_vouches_for_on_another_node_taints_nothing_and_is_unknown(any_nodes: Nodes) -> None:
     async def play() -> list[str]:
-        async with nodes.two() as (here, there):
+        async with any_nodes.two() as (here, there):
             assert (await here.call("search_people")).ok
             told = [await send(there, "zed@evil.example")]
             await _reads(there)
@@ -286,6 +303,7 @@ OTHER = """
 import asyncio, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
+from backends.postgres.ledger_nodes import Team
 from guard.flow_gates import mail_gate
 from licet import Backends
 from licet.backends.approvals.terminal import MemoryApprover
@@ -326,7 +344,7 @@ def _entry(number: int, agent: str) -> Entry:
     return Entry(kind="receipt", id=f"r-{number}", agent=agent, session="s", tool="t", time="", manifest="")
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_nothing_counts_as_known_that_another_process_wrote(seed: int) -> None:
     """Entries of this process and of others, acknowledged and read in any order: one that was not read is never missed.
 

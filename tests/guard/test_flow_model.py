@@ -90,6 +90,7 @@ class Sessions(RuleBasedStateMachine):
     def read(self, number: int, label: str) -> None:
         session, model = self._now
         assert asyncio.run(session.call(label, {"number": number})).ok
+        self._has_delegated |= self._delegate is not None
         if label == "letters":
             model.tainted = True
         else:
@@ -112,6 +113,7 @@ class Sessions(RuleBasedStateMachine):
         session, model = self._now
         reason = asyncio.run(session.call("send", {"to": NAMES[number]})).reason
         assert reason == ("ALLOWED" if model.allows(number) else "FLOW_ORIGIN")
+        self._has_delegated |= self._delegate is not None and reason == "ALLOWED"
 
     @rule()
     def delegate(self) -> None:
@@ -119,7 +121,6 @@ class Sessions(RuleBasedStateMachine):
             self._delegate = self._session.delegate(agent="helper", allow=[])
             asyncio.run(self._delegate.__aenter__())
             self._delegated = Model(self._model)
-            self._has_delegated = True
 
     @rule()
     def hand_back(self) -> None:

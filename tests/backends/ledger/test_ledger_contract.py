@@ -20,7 +20,7 @@ from licet.backends.memory import MemoryLedger
 from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import check_signature
 from licet.core.decision.decision import KeyPlaced
-from licet.core.ledger.entry import Row, entry_fields
+from licet.core.ledger.entry import Entry, Row, entry_fields
 from licet.core.ledger.verify import Outcome, verify
 from licet.core.values import data_digest
 from licet.guard.bind import BoundContext, parts_of
@@ -432,3 +432,31 @@ def test_what_a_running_call_has_recorded_is_an_entry_of_its_own(tmp_path: Path,
     assert (refused["budget"], refused["approvals"], refused["code"]) == (None, [], None)
     outcome = kept.verified()
     assert (outcome.ok, outcome.entries) == (True, 4)
+
+
+# What a session has read in other processes ---------------------------------------------------------------------------
+
+
+def test_a_reader_learns_what_was_written_since_it_has_looked(kept: Kept) -> None:
+    async def play() -> None:
+        ledger = kept.ledger
+        assert await ledger.lengths_of("a", "s") == {}
+        assert await ledger.entries_of("a", "s") == []
+        others = [("b", "s"), ("a", "t"), ("ab", "s"), ("a?", "s"), ("a-b>c", "s")]  # of none of them
+        for number in range(3):
+            for agent, session in [("a", "s"), ("a>b", "s"), ("a>b>c", "s"), ("a>d", "t"), *others]:
+                await ledger.record(_entry(f"{agent}-{session}-{number}", agent, session))
+        known = {"a": 3, "a>b": 3, "a>b>c": 3}
+        assert await ledger.lengths_of("a", "s") == known
+        assert await ledger.lengths_of("a>b", "s") == {"a>b": 3, "a>b>c": 3}
+        assert len(await ledger.entries_of("a", "s")) == 9
+        assert await ledger.entries_of("a", "s", known) == []
+        found = await ledger.entries_of("a", "s", {"a": 2, "a>b": 3})
+        assert sorted(one.id for one in found) == ["a-s-2", "a>b>c-s-0", "a>b>c-s-1", "a>b>c-s-2"]
+
+    asyncio.run(play())
+
+
+def _entry(name: str, agent: str, session: str) -> Entry:
+    time = "2026-01-01T00:00:00.000000Z"
+    return Entry(kind="receipt", id=name, agent=agent, session=session, tool="t", time=time, manifest="")
