@@ -251,7 +251,7 @@ class PostgresApprovals(ApprovalStore):
         return [kept for kept in await self._sound(await self._rows(_LIST), self.now()) if kept is not None]
 
     async def unbelieved(self) -> Sequence[str]:
-        """The ids of requests that have a row which no node of this state has signed, or that was changed."""
+        """The ids of requests with rows that no node of this state has signed, or that were changed since."""
         rows = await self._rows(_LIST)
         trusted = await self._trusted(rows)
         return [_text_of(row["id"]) for row in rows if not _is_whole(row, trusted, self.now())]
