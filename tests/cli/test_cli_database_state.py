@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
+import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -54,18 +54,18 @@ class Desk:
     def __init__(self, folder: Path, address: str) -> None:
         self.folder, self.address = folder, address
 
-    def run(self, *words: str, code: int = 0, state: str | None = None, **environ: str) -> str:
-        env = {**os.environ, "XDG_STATE_HOME": str(self.folder / "state"), "LICET_STATE": state or self.address}
+    def run(self, *words: str, code: int = 0, state: str = "", at: str = "state", **environ: str) -> str:
+        env = {**os.environ, "XDG_STATE_HOME": str(self.folder / at), "LICET_STATE": state or self.address}
         done: subprocess.CompletedProcess[str] = warm.run(warm.PROGRAM, words, cwd=self.folder, env={**env, **environ})
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
 
 @pytest.fixture
-def desk(tmp_path: Path, postgres: str, runner: str) -> Iterator[Desk]:
+def desk(tmp_path: Path, postgres: str, runner: str) -> Desk:
     (tmp_path / "counting.py").write_text(SOURCE)
     (tmp_path / "agent.yaml").write_text(json.dumps(POLICY))
-    yield Desk(tmp_path, postgres.replace("//postgres@", f"//{runner}@"))
+    return Desk(tmp_path, postgres.replace("//postgres@", f"//{runner}@"))
 
 
 def test_a_user_with_the_role_of_processes_alone_can_do_everything(desk: Desk) -> None:
@@ -127,6 +127,23 @@ def test_a_budget_is_one_for_all_nodes(desk: Desk) -> None:
     for number in range(1, 5):
         assert desk.run("call", "agent.yaml", "count") == f"{number}\n"
     assert "BUDGET" in desk.run("call", "agent.yaml", "count", "--json", code=1)
+
+
+def test_another_node_writes_once_it_is_enrolled(desk: Desk, tmp_path: Path) -> None:
+    assert desk.run("call", "agent.yaml", "count") == "1\n"
+    said = desk.run("call", "agent.yaml", "count", code=1, at="elsewhere")
+    enrol = re.search(r"licet (state enrol ed25519:[A-Za-z0-9_-]{43})", said)
+    assert enrol is not None, said
+    # A node without the key of the ledger cannot enrol itself.
+    assert "another node" in desk.run(*enrol[1].split(), code=1, at="elsewhere")
+    desk.run(*enrol[1].split())
+    assert desk.run("call", "agent.yaml", "count", at="elsewhere") == "2\n"
+    nodes = json.loads(desk.run("state", "nodes", "--json"))["nodes"]
+    assert sorted((one["enrolled"], one["this_node"]) for one in nodes) == [(True, False), (True, True)]
+    desk.run("state", "dismiss", enrol[1].split()[-1])
+    assert "dismissed" in desk.run("state", "nodes")
+    desk.run("call", "agent.yaml", "count", code=1, at="elsewhere")
+    assert "a state directory has no nodes" in desk.run("state", "nodes", "--state", str(tmp_path), code=2)
 
 
 def test_a_password_is_found_in_the_secrets_of_the_command(desk: Desk, tmp_path: Path) -> None:

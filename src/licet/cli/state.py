@@ -15,6 +15,7 @@ from licet.cli.options import FILE, json_option, state_here
 from licet.cli.output import fail, print_report, show
 from licet.cli.session import state_option
 from licet.cli.state_move import command as move_command
+from licet.cli.state_nodes import dismiss_command, enrol_command, nodes_command
 from licet.guard.freezing import ActRefused
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
@@ -123,3 +124,6 @@ def show_command(state: State | None = None) -> None:
 
 
 command.add_command(move_command)
+command.add_command(enrol_command)
+command.add_command(dismiss_command)
+command.add_command(nodes_command)

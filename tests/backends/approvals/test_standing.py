@@ -319,8 +319,12 @@ def sql(team: Desk, *statements: str) -> Any:
 
 def other_node(team: Desk) -> PostgresStanding:
     """A second node of the state."""
-    other = team.of_node("other", team.url)
-    asyncio.run(team.ledgers[0].enrol(Node.of(team.place / "other").public))
+    other, public = team.of_node("other", team.url), Node.of(team.place / "other").public
+    asyncio.run(team.ledgers[0].enrol(public))
+    while not asyncio.run(
+        team.ledgers[0].enrolled.check(public)
+    ):  # it looks for nodes that it does not know now and then
+        time.sleep(0.05)
     return other
 
 

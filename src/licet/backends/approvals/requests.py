@@ -109,6 +109,7 @@ class ApprovalStore(ABC):
         """Gives a function that waits until the request may have been answered.
 
         It takes the seconds after which a store is looked into that does not tell, and those until the request expires.
+        What it returns is true if the store told of an answer.
         """
         yield lambda interval, left: asyncio.sleep(interval)
 

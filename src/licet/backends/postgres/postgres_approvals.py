@@ -209,13 +209,15 @@ class PostgresApprovals(ApprovalStore):
             if self._end_listening is None:
                 self._end_listening = self._database.listen(ANSWERS, self._heard)
 
-        async def changed(interval: float, left: float) -> None:
+        async def changed(interval: float, left: float) -> bool:
             # Notified or not, it looks again from time to time: a connection may be dead without anybody knowing.
             longest = interval if self._database.is_deaf else LOOK_AGAIN_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(longest, max(left, 0.0))):
                     await mine[1].wait()
+            was_told = mine[1].is_set() and not self._database.is_deaf
             mine[1].clear()
+            return was_told
 
         try:
             yield changed
