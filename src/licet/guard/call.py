@@ -40,7 +40,7 @@ from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
 from licet.guard.facts import Call, SessionFacts, begun, in_opening
-from licet.guard.flow_steps import judge_call, keep_entry, keep_opened
+from licet.guard.flow_steps import judge_call, keep_entry, open_entry
 from licet.guard.grant import Grant
 from licet.guard.memory import Moment
 from licet.guard.ports import Agreement, Beginning, LedgerUnavailable, Unavailable
@@ -96,8 +96,7 @@ async def begin(
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
     with in_opening(session.gate.policy, tool):
         await look_up_end(session)  # at each call: `licet session end` is another process
-        # An opening asks the same, exactly when the call begins.
-        if session.gate.ports.opening is None and not session.store_error:
+        if not session.store_error and session.gate.ports.opening is None:  # which asks it when the call begins
             await look_up_freeze(session, tool)
     session.gate.renew_standing()
     return begun(session, tool, purpose, moment, id)
@@ -378,7 +377,7 @@ async def record(call: Call) -> None:
         if claims:  # what was spent before is not known yet: the receipt has it
             call.decision = replace(call.decision, budget=None, cost_usd=money_text(claims[-1].cost_usd))
         begins = Beginning(call.decision, claims, call.to_use)
-        opened = await in_time(call.stores, keep_opened(call, opening, begins), "the ledger")
+        opened = await in_time(call.stores, open_entry(call, opening, begins), "the ledger")
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)

@@ -7,8 +7,8 @@ remembered, in the order of the receipts. `flow_fact` is what a receipt keeps of
 import hmac
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TypedDict
 
 from msgspec import UNSET, Struct, UnsetType
@@ -265,42 +265,39 @@ def _has_returned(one: Entry) -> bool:
 
 async def keep_entry(call: Call, ledger: Ledger, entry: Entry) -> None:
     """Keep an entry of a call, and count it as one that this process knows."""
-    await _record(call.session.memory, ledger, entry)
-
-
-async def _record(memory: SessionMemory | None, ledger: Ledger, entry: Entry) -> None:
-    with _keeping(memory, entry) as kept:
+    memory = call.session.memory
+    if memory is None:
         await ledger.record(entry)
-        kept()
+        return
+    await _kept(memory.first, ledger, entry)
 
 
-async def keep_opened(call: Call, opening: Opening, begins: Beginning) -> Opened:
-    """The same for the decision of a call that is kept together with what it claims."""
-    with _keeping(call.session.memory, begins.entry) as kept:
+async def open_entry(call: Call, opening: Opening, begins: Beginning) -> Opened:
+    """Open a call, and count its decision as one that this process knows, if it was kept."""
+    memory = call.session.memory
+    if memory is None:
+        return await opening.open(begins)
+    memory, is_kept = memory.first, False
+    memory.chains.begin(begins.entry)
+    try:
         opened = await opening.open(begins)
         if not opened.refused:
-            kept()
-    return opened
-
-
-@contextmanager
-def _keeping(memory: SessionMemory | None, entry: Entry) -> Iterator[Callable[[], None]]:
-    """Meanwhile, an entry is being kept; whoever keeps it says so with the function that this gives."""
-    if memory is None:
-        yield lambda: None
-        return
-    first, was_kept = memory.first, False
-
-    def kept() -> None:
-        nonlocal was_kept
-        was_kept = True
-        first.was_kept(entry)
-
-    first.chains.begin(entry)
-    try:
-        yield kept
+            is_kept = True
+            memory.was_kept(begins.entry)
+        return opened
     finally:
-        first.chains.end(entry, is_kept=was_kept)
+        memory.chains.end(begins.entry, is_kept=is_kept)
+
+
+async def _kept(memory: SessionMemory, ledger: Ledger, entry: Entry) -> None:
+    memory.chains.begin(entry)
+    is_kept = False
+    try:
+        await ledger.record(entry)
+        is_kept = True
+        memory.was_kept(entry)
+    finally:
+        memory.chains.end(entry, is_kept=is_kept)
 
 
 # What reaches the model without a call -------------------------------------------------------------------------------
@@ -319,7 +316,7 @@ async def keep_given(session: SessionFacts, stores: StoreDeadline | None = None)
         return
     entry = _given_entry(session, reasons)
     try:
-        await in_time(stores or StoreDeadline(STORE_SECONDS), _record(memory, ledger, entry), "the ledger")
+        await in_time(stores or StoreDeadline(STORE_SECONDS), _kept(memory.first, ledger, entry), "the ledger")
     except Exception as error:
         known = isinstance(error, LedgerUnavailable | Unavailable)
         text = f"the ledger could not keep what this session was given: {type(error).__name__}"
