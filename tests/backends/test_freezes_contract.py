@@ -14,7 +14,7 @@ from licet.assemble.operators import set_operators
 from licet.backends.freezes import MemoryFreezes, SqliteFreezes
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_freezes import PostgresFreezes
 from licet.backends.secrets import SigningKey, generated_key
 from licet.core.ledger.entry import StateFact

@@ -17,7 +17,7 @@ import pytest
 from licet.backends.kept_calls import MemoryKeptCalls, SqliteKeptCalls
 from licet.backends.limits import KEPT_SECONDS
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
 from licet.backends.secrets import generated_key
 from licet.guard.ports import Begun, CallKey, Kept, KeptCalls, Lost, Reused, Unavailable, UnderWay

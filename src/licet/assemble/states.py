@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from licet.backends.kv import SqliteKv
     from licet.backends.ledger.writer import SqliteLedger
     from licet.backends.postgres.database import Database
-    from licet.backends.postgres.nodes import Node
+    from licet.backends.postgres.node_keys import Node
     from licet.backends.postgres.postgres_approvals import PostgresApprovals
     from licet.backends.postgres.postgres_budgets import PostgresBudgets
     from licet.backends.postgres.postgres_freezes import PostgresFreezes
@@ -282,7 +282,7 @@ class _Opened:
 
     @cached_property
     def node(self) -> "Node":
-        from licet.backends.postgres.nodes import Node
+        from licet.backends.postgres.node_keys import Node
 
         try:
             return Node.of(self._directory)

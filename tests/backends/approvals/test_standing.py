@@ -17,7 +17,7 @@ from licet.backends.approvals.standing import LocalStanding, MemoryStanding
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.ledger.reader import verify_ledger
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_approvals import PostgresApprovals, PostgresStanding
 from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import generated_key

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import Checkpoint, Entry, Row

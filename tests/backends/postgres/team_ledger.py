@@ -10,7 +10,7 @@ from licet.backends.ledger.state import new_ledger_id, write_last
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import PURPOSE, batch_text
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node, node_entry
+from licet.backends.postgres.node_keys import Node, node_entry
 from licet.backends.postgres.verify_database import verify_database
 from licet.backends.secrets import SigningKey, generated_key, ledger_key
 from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, link, time_text

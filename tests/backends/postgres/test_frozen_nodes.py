@@ -14,7 +14,7 @@ from licet.assemble.operators import set_operators
 from licet.backends.memory import MemoryLedger
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_freezes import PostgresFreezes
 from licet.backends.secrets import generated_key
 from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION, Entry, StateFact

@@ -18,7 +18,7 @@ import pytest
 from msgspec import Struct
 
 from backends.postgres.team_ledger import Team, call, entry, filled
-from licet.backends.postgres.nodes import Node, node_entry
+from licet.backends.postgres.node_keys import Node, node_entry
 from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import generated_key
 from licet.core.ledger.entry import Entry, link, read_entry, time_text

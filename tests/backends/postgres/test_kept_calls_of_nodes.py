@@ -16,7 +16,7 @@ from licet.backends.kept_calls import begun_row, data_name
 from licet.backends.limits import CLOCKS_APART, KEPT_SECONDS
 from licet.backends.memory import MemoryLedger
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_kept_calls import PURPOSE, PostgresKeptCalls
 from licet.backends.secrets import generated_key
 from licet.core.values import canonical_json
@@ -215,7 +215,7 @@ def test_results_are_deleted_after_their_day(database: Database) -> None:
 HOLDER = """
 import asyncio, os, sys, time
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
 from licet.backends.secrets import generated_key
 from licet.guard.ports import CallKey

@@ -15,7 +15,7 @@ from licet.backends.approvals.requests import CannotAnswer
 from licet.backends.approvals.waiting import WaitingApprover
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_approvals import ANSWERS, PostgresApprovals
 from licet.backends.secrets import generated_key
 from licet.guard.ports import Answered, Unavailable

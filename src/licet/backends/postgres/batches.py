@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from licet.backends.limits import MOST_TAILS
-from licet.backends.postgres.nodes import Node, is_signed
+from licet.backends.postgres.node_keys import Node, is_signed
 from licet.core.ledger.entry import (
     START,
     Entry,

@@ -41,7 +41,7 @@ from licet.backends.ledger.state import (
 from licet.backends.limits import MOVE_SECONDS, MOVED_AT_ONCE
 from licet.backends.postgres.batches import PURPOSE, batch_text
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_reader import PostgresReader
 from licet.backends.postgres.verify_database import verify_database
 from licet.backends.secrets import SigningKey, ledger_key

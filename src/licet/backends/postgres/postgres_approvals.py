@@ -52,7 +52,7 @@ from licet.backends.limits import (
 )
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node, is_signed
+from licet.backends.postgres.node_keys import Node, is_signed
 from licet.backends.secrets import SigningKey
 from licet.core.decision.approval import UNSIGNED, ApprovalRequest, Yes
 from licet.core.ledger.entry import STANDING_SESSION, Entry, Unsound, read_entry

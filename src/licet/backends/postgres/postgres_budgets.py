@@ -22,7 +22,7 @@ from msgspec import Struct
 from licet.backends.limits import CLOSE_SECONDS, FORGET_RESERVATIONS_SECONDS, LEASE_SECONDS, MOST_CLAIMS
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_leases import Begun, Ending, Leases, block_of
 from licet.core.decision.request import NOTHING, Spent, Usage, settlement
 from licet.core.values import canonical_json, money_text
@@ -249,7 +249,7 @@ class PostgresBudgets:
     # In the thread of the database -----------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Look after the blocks later. A timer waits and no task, so that nobody waits for it who closes the database."""
+        """Look after the blocks later. A timer waits and no task, which a close would wait for."""
         self._kept_in = loop = asyncio.get_running_loop()
         loop.call_later(LEASE_SECONDS / 6, self._look)
 

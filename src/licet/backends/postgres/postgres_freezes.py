@@ -18,7 +18,7 @@ from licet.backends.freezes import Operators, checked_view, read_operators, writ
 from licet.backends.limits import MOST_LOOKS_AT_ONCE
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node, is_signed
+from licet.backends.postgres.node_keys import Node, is_signed
 from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import STATE_AGENT, Entry, LinkedEntry, Unsound
 from licet.core.ledger.state_acts import NOTHING, StateAct, StateView, act_of, folded, merged, read_row, row_bytes

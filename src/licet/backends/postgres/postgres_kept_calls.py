@@ -24,7 +24,7 @@ from licet.backends.kept_calls import Found, KeptRow, answer_from, begun_row, da
 from licet.backends.limits import ALIVE_SECONDS, CLOCKS_APART, KEPT_SECONDS, MOST_BEGUN, SWEEP_PAUSE, SWEPT_AT_ONCE
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node, is_signed
+from licet.backends.postgres.node_keys import Node, is_signed
 from licet.backends.sqlite import FORKS
 from licet.core.values import canonical_json
 from licet.guard.limits import STORE_SECONDS

@@ -24,7 +24,7 @@ from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import APPEND, Batch, Chains, Session, batch_problem, hashes_of, read_rows
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.nodes import (
+from licet.backends.postgres.node_keys import (
     NODE_KINDS,
     Begun,
     Enrolled,

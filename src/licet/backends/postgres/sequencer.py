@@ -32,7 +32,7 @@ from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import Session, batch_problem, hashes_of, row_of
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.nodes import NODE_KINDS, Begun, NodeActs, Operators
+from licet.backends.postgres.node_keys import NODE_KINDS, Begun, NodeActs, Operators
 from licet.core.ledger.entry import (
     COLUMNS,
     NODES_AGENT,

@@ -24,7 +24,7 @@ from licet.backends.postgres.address import Address
 from licet.backends.postgres.batches import batch_problem, hashes_of
 from licet.backends.postgres.changed_schema import changed_code, changed_tables
 from licet.backends.postgres.database import Database, Secret
-from licet.backends.postgres.nodes import NODE_KINDS, NodeActs
+from licet.backends.postgres.node_keys import NODE_KINDS, NodeActs
 from licet.backends.postgres.postgres_reader import PostgresReader, Unreadable
 from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import (
