@@ -34,7 +34,7 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
         async def inside() -> None:
             BEGUN[:] = [asyncio.Event()]
             SEEN.clear()
-            await asyncio.wait_for(test(**given), 20)
+            await asyncio.wait_for(test(**given), 90)
 
         asyncio.run(inside())
 

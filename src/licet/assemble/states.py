@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
     from licet.backends.postgres.postgres_kv import PostgresKv
     from licet.backends.postgres.postgres_ledger import PostgresLedger
+    from licet.backends.postgres.postgres_opening import PostgresOpening
 
 VARIABLE = "LICET_STATE"
 LEDGER, KV, BUDGETS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite"  # the stores in a directory
@@ -133,6 +134,13 @@ class DirectoryState(Struct, frozen=True):
 
         return SqliteFreezes(self.path / FREEZES)
 
+    def opening(self) -> None:
+        """There is no one step that opens a call: each file is a store of its own."""
+
+    def opening_approvals(self) -> "SqliteApprovals":
+        """The same approvals: nothing else uses them up."""
+        return self.approvals()
+
     def with_secrets(self, source: SecretSource) -> "DirectoryState":
         """This state: it needs no password."""
         return self
@@ -200,6 +208,14 @@ class DatabaseState(Struct, frozen=True):
     def freezes(self) -> "PostgresFreezes":
         """What stops calls, and who may let them go on."""
         return self._opened.freezes
+
+    def opening(self) -> "PostgresOpening":
+        """The one step in which a call is opened, with this ledger, these budgets and `opening_approvals`."""
+        return self._opened.opening
+
+    def opening_approvals(self) -> "PostgresApprovals":
+        """As `approvals`, where the opening of a call uses them up."""
+        return self._opened.opening_approvals
 
     def with_secrets(self, source: SecretSource) -> "DatabaseState":
         """This state, whose password is looked up in one more source of secrets, before those that are known."""
@@ -316,11 +332,24 @@ class _Opened:
         return PostgresBudgets(self.database, self.node)
 
     @cached_property
+    def opening(self) -> "PostgresOpening":
+        from licet.backends.postgres.postgres_opening import PostgresOpening
+
+        return PostgresOpening(self.database, self.ledger, self.budgets)
+
+    @cached_property
     def approvals(self) -> "PostgresApprovals":
+        return self._approvals(leaves_use=False)
+
+    @cached_property
+    def opening_approvals(self) -> "PostgresApprovals":
+        return self._approvals(leaves_use=True)
+
+    def _approvals(self, *, leaves_use: bool) -> "PostgresApprovals":
         from licet.backends.postgres.postgres_approvals import PostgresApprovals
 
-        options = f" --state {shlex.quote(self._address)}"
-        return PostgresApprovals(self.database, self.node, self.ledger.enrolled.check, options=options)
+        check, options = self.ledger.enrolled.check, f" --state {shlex.quote(self._address)}"
+        return PostgresApprovals(self.database, self.node, check, options=options, leaves_use=leaves_use)
 
     @cached_property
     def standing(self) -> "StoredStanding":

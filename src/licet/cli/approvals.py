@@ -85,6 +85,12 @@ def list_command(every: bool, state: State | None) -> None:
     now, known = store.now(), _run(store.list())
     found = [kept for kept in known if every or kept.state(now) in _OPEN]
     documents = [_document(kept, now, known) for kept in found]
+    for name in _run(store.unbelieved()):
+        show(
+            f"{visible(name)} has rows in the database that no node of this state has signed: they do not count",
+            err=True,
+            colour="yellow",
+        )
     print_report({"requests": documents}, lambda _: _show_list(found, known, now, is_default=state is None))
 
 

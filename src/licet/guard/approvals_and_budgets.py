@@ -8,7 +8,7 @@ If the bundle of a tool has a budget, a call spends from the bundle's account an
 import asyncio
 from decimal import Decimal
 from time import monotonic
-from typing import get_args
+from typing import NoReturn, get_args
 
 from msgspec.structs import replace
 
@@ -41,6 +41,7 @@ from licet.guard.ports import (
     ApproverFunction,
     Budgets,
     Claim,
+    Opened,
     Question,
     Reservation,
     Unavailable,
@@ -95,6 +96,10 @@ async def ask_approver(call: Call, decision: Ask) -> tuple[Approval, ...]:
     for one in also:
         grant.note_of(ApprovalAnswered, Use(one.use), rule=answer)
     if answered.answer == "approved":
+        if answered.to_use:
+            if call.ports.opening is None:
+                call.refuse("BACKEND_MISSING", "nothing here could use the approval up, so it does not count")
+            call.to_use += (answered.request,)
         agreed = (decision.approval, *also)
         first, *rest = (Agreement(one, answered.by, answered.request) for one in agreed)
         call.approvals += (first, *rest)
@@ -185,12 +190,66 @@ async def reserve(call: Call, registered: Registered, grant: Grant) -> None:
     except Unavailable as broken:
         call.refuse("BACKEND_MISSING", f"{_STORE} cannot be used", str(broken))
     if call.reservation is None:
-        call.usage = replace(await spent(call, registered, budgets), approved=call.usage.approved, flow=call.usage.flow)
-        decision = decide(call.request, call.policy.manifest, call.usage)
-        if isinstance(decision, Deny):  # it names the limit, and where that is stated
-            grant.deny(decision)
-        call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # but one was refunded meanwhile
+        await _deny_overspent(call, registered, grant)
     grant.note_of(BudgetReserved, rule=f"{money_text(claim.cost_usd)} USD" if claim.cost_usd else "")
+
+
+def unreserved(call: Call) -> tuple[Claim, ...]:
+    """What a call still has to set aside: for its bundles, and last for its agent."""
+    registered = call.registered
+    if registered is None or not registered.budgeted or call.reservation is not None:
+        return ()
+    if call.ports.budgets is None:
+        call.refuse("BACKEND_MISSING", f"Tool {call.tool} has a budget, but no backend keeps one")
+    claim, bundle_claims = _claims(call, registered)
+    return (*bundle_claims.values(), claim)
+
+
+async def take_opened(call: Call, opened: Opened) -> None:
+    """Note what was set aside for a call that was opened; refuse one that was not."""
+    registered, grant = call.registered, call.grant
+    assert registered is not None  # noqa: S101 - a call that is recorded has both
+    assert grant is not None  # noqa: S101
+    match opened.refused:
+        case "":
+            if opened.reservations:
+                _, bundle_claims = _claims(call, registered)
+                *of_bundles, call.reservation = opened.reservations
+                call.bundle_reservations = dict(zip(bundle_claims, of_bundles, strict=True))
+                cost = call.reservation.claim.cost_usd
+                grant.note_of(BudgetReserved, rule=f"{money_text(cost)} USD" if cost else "")
+        case "BUDGET_EXCEEDED":
+            await _deny_overspent(call, registered, grant)
+        case "APPROVAL_REQUIRED":
+            text = "the approval of this call was used meanwhile by another one"
+            call.refuse("APPROVAL_REQUIRED", text, "ask again: each approval is for one call")
+        case _:
+            call.refuse("FROZEN", opened.why)
+
+
+async def use_now(call: Call, use: Use) -> None:
+    """Use up an approval that was given to a call which was opened before."""
+    to_use, call.to_use, opening = call.to_use, (), call.ports.opening
+    for request in to_use:
+        assert opening is not None  # noqa: S101 - otherwise the approval did not count
+        try:
+            used = await in_time(call.stores, opening.use(request, call.receipt), "the store of approvals")
+        except Unavailable as broken:
+            call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken), use)
+        if not used:
+            text = "the approval of this use was used meanwhile by another call"
+            call.refuse("APPROVAL_REQUIRED", text, "ask again: each approval is for one call", use)
+
+
+async def _deny_overspent(call: Call, registered: Registered, grant: Grant) -> NoReturn:
+    assert call.ports.budgets is not None  # noqa: S101 - it has refused
+    call.usage = replace(
+        await spent(call, registered, call.ports.budgets), approved=call.usage.approved, flow=call.usage.flow
+    )
+    decision = decide(call.request, call.policy.manifest, call.usage)
+    if isinstance(decision, Deny):  # it names the limit, and where that is stated
+        grant.deny(decision)
+    call.refuse("BUDGET_EXCEEDED", "other calls have spent what was left")  # but one was refunded meanwhile
 
 
 def _claims(call: Call, registered: Registered) -> tuple[Claim, dict[str, Claim]]:

@@ -29,10 +29,11 @@ from licet.core.decision.decision import (
 from licet.core.decision.fixes import call_denials
 from licet.core.decision.request import UNUSED, Approval, Ground, Request
 from licet.core.policy.servers import tool_parts
+from licet.core.values import money_text
 from licet.declare.arguments import InvalidArguments
 from licet.declare.check_cost import patiently
 from licet.errors import Refused
-from licet.guard.approvals_and_budgets import ask_approver, reserve, spent
+from licet.guard.approvals_and_budgets import ask_approver, reserve, spent, take_opened, unreserved, use_now
 from licet.guard.argument_checks import arguments_digest, known_deletes, named_deletes, validate
 from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close
@@ -42,8 +43,8 @@ from licet.guard.facts import Call, SessionFacts, begun, in_opening
 from licet.guard.flow_steps import judge_call
 from licet.guard.grant import Grant
 from licet.guard.memory import Moment
-from licet.guard.ports import Agreement, LedgerUnavailable, Unavailable
-from licet.guard.read_elsewhere import keep_entry
+from licet.guard.ports import Agreement, Beginning, LedgerUnavailable, Unavailable
+from licet.guard.read_elsewhere import keep_entry, open_entry
 from licet.guard.receipt import decision_of, progress_of
 from licet.guard.registration import Registered
 from licet.guard.repeated_calls import find_first, result_again
@@ -96,7 +97,7 @@ async def begin(
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
     with in_opening(session.gate.policy, tool):
         await look_up_end(session)  # at each call: `licet session end` is another process
-        if not session.store_error:
+        if not session.store_error and session.gate.ports.opening is None:  # which asks it when the call begins
             await look_up_freeze(session, tool)
     session.gate.renew_standing()
     return begun(session, tool, purpose, moment, id)
@@ -146,7 +147,11 @@ async def admit_and_record(call: Call, admission: "CallAdmission", arguments: ob
     """Open a call: every step up to `record`, after which the call counts as made. One that repeats another is not."""
     check_session(call)
     registered, grant = await admission.admit(call, arguments)
-    if call.repeated is None:
+    if call.repeated is not None:
+        if call.ports.opening is not None:  # it is not opened, where this would be asked
+            await look_up_freeze(call.session, call.tool)
+            check_session(call)
+    else:
         grant.begin()
         await record(call)
         check_frozen(call)  # a freeze that returned while the decision was written is not overtaken
@@ -161,6 +166,8 @@ async def bind_and_run(call: Call, registered: Registered, grant: Grant) -> Resu
 
 class CallAdmission:
     """The steps of a call before anything happens. A session may be given others."""
+
+    opens_at_once = True  # whether the budget is set aside with the decision, where the backends can do that
 
     async def admit(self, call: Call, arguments: object) -> tuple[Registered, Grant]:
         """Declare, validate, decide, check that it can run, judge origins, ask and reserve. Each can only refuse.
@@ -201,7 +208,7 @@ class CallAdmission:
         while objection is not None:
             await self.refuse_or_ask(call, grant, objection)
             objection = resolve(call)
-        if registered.budgeted:
+        if registered.budgeted and not (self.opens_at_once and call.ports.opening is not None):
             await reserve(call, registered, grant)
         return registered, grant
 
@@ -327,6 +334,7 @@ async def _ask_about_delete(call: Call, approval: Approval, use: Use) -> None:
         call.deadline.pause()
     try:
         await ask_approver(call, Ask(call.request, approval, (ground,), use))
+        await use_now(call, use)
         check_session(call, use)
         check_policy(call, use)
     finally:
@@ -353,17 +361,30 @@ def check_program(call: Call, grant: Grant) -> None:
 
 
 async def record(call: Call) -> None:
-    """Write the decision to the ledger, on disk, before any effect; refuse the call if that fails."""
-    ledger = call.ports.ledger
+    """Write the decision to the ledger, on disk, before any effect; refuse the call if that fails.
+
+    Where the backends can, its budget is set aside and its approvals are used up in the same step.
+    """
+    ledger, opening = call.ports.ledger, call.ports.opening
     if ledger is None:
         call.refuse("LEDGER_UNAVAILABLE", "no ledger is configured")
+    claims = unreserved(call) if opening is not None else ()
     try:
         call.decision = decision_of(call)
         call.listed_all = call.grant is not None and call.grant.lists_all
-        await in_time(call.stores, keep_entry(call, ledger, call.decision), "the ledger")
+        if opening is None:
+            await in_time(call.stores, keep_entry(call, ledger, call.decision), "the ledger")
+            return
+        if claims:  # what was spent before is not known yet: the receipt has it
+            call.decision = replace(call.decision, budget=None, cost_usd=money_text(claims[-1].cost_usd))
+        begins = Beginning(call.decision, claims, call.to_use)
+        opened = await in_time(call.stores, open_entry(call, opening, begins), "the ledger")
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)
+    if opened.refused:
+        call.decision = None  # nothing was kept
+    await take_opened(call, opened)
 
 
 def bind(call: Call, registered: Registered, grant: Grant) -> BoundContext | None:

@@ -199,6 +199,7 @@ class Call(Struct, eq=False):
     coding_agent: AgentFact | UnsetType = UNSET  # for its receipts, if a hook of a coding agent makes it
     grant: Grant | None = None
     reservation: Reservation | None = None
+    to_use: tuple[str, ...] = ()  # stored requests whose approvals the opening of the call uses up
     bundle_reservations: dict[str, Reservation] = {}  # in the budgets of its tool's bundles
     decision: Entry | None = None  # as the ledger got it; the receipt repeats its facts
     listed_all: bool = False  # whether it lists all events until then, so that those of the receipt begin with them

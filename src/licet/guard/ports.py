@@ -514,6 +514,35 @@ class Budgets(Protocol):
         """Release a reservation, once."""
 
 
+class Beginning(Struct, frozen=True):
+    """A call that is about to begin: its decision, what it spends, and the approvals that it uses up."""
+
+    entry: Entry
+    claims: tuple[Claim, ...] = ()  # all of them are set aside, or none
+    approvals: tuple[str, ...] = ()  # ids of stored requests
+
+
+class Opened(Struct, frozen=True):
+    """A call that was opened, with a reservation for each claim; or why it was not: then nothing of it was kept."""
+
+    reservations: Sequence[Reservation] = ()
+    refused: str = ""  # `FROZEN`, `APPROVAL_REQUIRED` (another call has used it up) or `BUDGET_EXCEEDED`
+    why: str = ""
+
+
+class Opening(Protocol):
+    """Begins a call in one step: not frozen, its approvals used up, its budget set aside, and its decision kept.
+
+    Where there is none, guard takes these steps one after the other.
+    """
+
+    async def open(self, begins: Beginning) -> Opened:
+        """Do all of it, or nothing; `LedgerUnavailable` if nobody knows whether the decision was kept."""
+
+    async def use(self, request: str, call: str) -> bool:
+        """Use up an approval that a call got after it was opened; False if another call has used it."""
+
+
 class Freezes(Protocol):
     """What people have stopped on a state, and the keys of those who may let it go on.
 
@@ -570,6 +599,7 @@ class Ports(Struct, frozen=True, kw_only=True):
     kept_calls: KeptCalls | None = None
     sandbox: Sandbox | None = None
     freezes: Freezes | None = None
+    opening: Opening | None = None
     clock: Clock | None = None
     argument_rules: ArgumentRules | None = None
     state: tuple[str, ...] = ()  # paths where the backends keep their own files; no grant reaches them

@@ -20,7 +20,7 @@ from licet.guard.deadlines import StoreDeadline, in_time
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.limits import STORE_SECONDS
 from licet.guard.memory import OTHER_POLICY, SessionMemory
-from licet.guard.ports import Ledger, LedgerUnavailable, ReadableLedger, Unavailable
+from licet.guard.ports import Beginning, Ledger, LedgerUnavailable, Opened, Opening, ReadableLedger, Unavailable
 from licet.guard.session_end import SESSION_END
 
 _PURPOSE = b"licet flow values"
@@ -144,6 +144,23 @@ async def keep_entry(call: Call, ledger: Ledger, entry: Entry) -> None:
         await ledger.record(entry)
         return
     await _kept(memory.first, ledger, entry)
+
+
+async def open_entry(call: Call, opening: Opening, begins: Beginning) -> Opened:
+    """Open a call, and count its decision as one that this process knows, if it was kept."""
+    memory = call.session.memory
+    if memory is None:
+        return await opening.open(begins)
+    memory, is_kept = memory.first, False
+    memory.chains.begin(begins.entry)
+    try:
+        opened = await opening.open(begins)
+        if not opened.refused:
+            is_kept = True
+            memory.was_kept(begins.entry)
+        return opened
+    finally:
+        memory.chains.end(begins.entry, is_kept=is_kept)
 
 
 async def _kept(memory: SessionMemory, ledger: Ledger, entry: Entry) -> None:

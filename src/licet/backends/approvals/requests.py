@@ -123,6 +123,10 @@ class ApprovalStore(ABC):
     async def list(self) -> Sequence[StoredRequest]:
         """Return every stored request, the oldest first."""
 
+    async def unbelieved(self) -> Sequence[str]:
+        """The ids of requests with rows that nobody who may write here has written; they count as absent."""
+        return ()
+
     @abstractmethod
     async def find(self, id: str) -> StoredRequest:  # noqa: A002
         """Return one request; raises `CannotAnswer` if there is none."""

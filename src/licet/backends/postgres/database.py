@@ -304,6 +304,14 @@ class Database:
             return
         loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)))
 
+    def start_if_open(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """As `start`, for what a notification asks for: a database that was closed is not opened again for it."""
+        with self._lock:
+            loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # it has just been closed
+                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work())))
+
     def _keep(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

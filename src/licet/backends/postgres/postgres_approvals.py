@@ -65,11 +65,13 @@ from licet.guard.ports import Answered, LedgerUnavailable, Question, Unavailable
 
 ANSWERS = "licet_answers"  # the channel on which nodes hear of answers
 _PURPOSE = "approval"  # what nodes sign these rows for
-_ROWS = """SELECT r.place, r.id, r.body, r.node, r.signature, s.body AS shown,
+# Casts: a column that was made into another type is read as what it should be, or not at all.
+_ROWS = """SELECT r.place::bigint, r.id::text, r.body::bytea, r.node::text, r.signature::bytea, s.body::bytea AS shown,
     (SELECT count(*) FROM licet.approval_uses WHERE request = r.id) AS used,
-    array(SELECT a.body FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS answers,
-    array(SELECT a.node FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS nodes,
-    array(SELECT a.signature FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS signatures
+    array(SELECT a.body::bytea FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS answers,
+    array(SELECT a.node::text FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS nodes,
+    array(SELECT a.signature::bytea FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place)
+        AS signatures
 FROM licet.approval_requests AS r LEFT JOIN licet.approval_shown AS s ON s.request = r.id"""
 _FIND = f"{_ROWS} WHERE r.id = $1"
 _LIST = f"{_ROWS} ORDER BY r.place"
@@ -251,7 +253,7 @@ class PostgresApprovals(ApprovalStore):
         return [kept for kept in await self._sound(await self._rows(_LIST), self.now()) if kept is not None]
 
     async def unbelieved(self) -> Sequence[str]:
-        """The ids of requests that have a row which no node of this state has signed, or that was changed."""
+        """The ids of requests with rows that no node of this state has signed, or that were changed since."""
         rows = await self._rows(_LIST)
         trusted = await self._trusted(rows)
         return [_text_of(row["id"]) for row in rows if not _is_whole(row, trusted, self.now())]
@@ -338,7 +340,7 @@ class PostgresApprovals(ApprovalStore):
     async def _trusted(self, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
         """The nodes that wrote these rows and belong to this state. No connection is held meanwhile."""
         named = {name for row in rows for name in (row["node"], *row["nodes"])}
-        return frozenset([name for name in named if name == self._node.public or await self._enrolled(name)])
+        return frozenset([name for name in named if name and (name == self._node.public or await self._enrolled(name))])
 
 
 def digest_of(request: ApprovalRequest) -> str:
@@ -396,7 +398,7 @@ def _answers(
         try:
             one = _READ_ANSWER.decode(body)
             bytes.fromhex(one.signature)
-        except ValueError:
+        except (ValueError, TypeError):
             continue
         if one.request == about and (is_ours or not one.denies):
             found.append((one, is_ours))
@@ -409,7 +411,10 @@ def _is_whole(row: Mapping[str, Any], trusted: frozenset[str], now: int) -> bool
     return kept is not None and len(_answers(row, kept.request, trusted)) == len(row["answers"])
 
 
-def _is_ours(node: str, body: bytes, signature: bytes, trusted: frozenset[str]) -> bool:
+def _is_ours(node: str | None, body: bytes | None, signature: bytes | None, trusted: frozenset[str]) -> bool:
+    """Whether a node of this state has written this. A column may be null, if somebody has changed the table."""
+    if node is None or body is None or signature is None:
+        return False
     return node in trusted and _is_signed(node, _PURPOSE, body, signature)
 
 

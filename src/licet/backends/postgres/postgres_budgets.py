@@ -74,7 +74,7 @@ class _Counters:
         ]
         ordered = sorted({key for three in keys for key in three})
         places = {key: place for place, key in enumerate(ordered, 1)}
-        self.columns = [list(column) for column in zip(*ordered, strict=True)]
+        self.columns = [[key[column] for key in ordered] for column in range(4)]
         self.at = [[places[three[number]] for three in keys] for number in range(3)]
 
 
@@ -171,14 +171,7 @@ class PostgresBudgets:
             found = await self._asked(Taking(name, claim, wanted))
             if found.calls or not (again and await self.free(claim.agent)):
                 break
-        found = Taken(found.calls, self.leases.seen_by(claim, found.before))
-        if found.calls <= 1:
-            return Reservation(name, claim, found.before) if found.calls else None
-        self.lease(name, claim, found)
-        local = self.leases.take(claim)
-        if local is not None and await self._begun(local):
-            return local
-        return await self._exactly(claim, 1)  # others were quicker
+        return self.given(Taking(name, claim, wanted), found) if found.calls else None
 
     async def settle(self, reservation: Reservation, cost_usd: Decimal) -> None:
         """Replace a reservation by the real cost, once; `ValueError` for more than was reserved."""
@@ -193,11 +186,14 @@ class PostgresBudgets:
         if not self.leases.end(reservation, None):
             await self._end(Ending(reservation.id, claim, claim.cost_usd, NOTHING, 0))
 
-    def lease(self, name: str, claim: Claim, found: Taken) -> None:
-        """Spend from a block that was granted, and renew it while it is used."""
-        self.leases.add(name, claim, found.calls, found.before)
+    def given(self, taking: Taking, found: Taken) -> Reservation:
+        """The reservation that was granted, or the first one of the block; blocks are renewed while they are used."""
+        found = Taken(found.calls, self.leases.seen_by(taking.claim, found.before))
+        if found.calls == 1:
+            return Reservation(taking.id, taking.claim, found.before)
         if self._kept_in is None or self._kept_in.is_closed():
             self._database.start(self._keep())
+        return self.leases.add(taking.id, taking.claim, found.calls, found.before)
 
     async def free(self, agent: str) -> bool:
         """Give back what nobody uses, of this process and of those that died; returns whether there was any."""
@@ -249,7 +245,7 @@ class PostgresBudgets:
     # In the thread of the database -----------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Look after the blocks later. A timer waits and no task, which a close would wait for."""
+        """Look after the blocks later. A timer waits and no task: who closes the database waits for tasks."""
         self._kept_in = loop = asyncio.get_running_loop()
         loop.call_later(LEASE_SECONDS / 6, self._look)
 

@@ -130,7 +130,7 @@ class PostgresFreezes:
         self._database.listen(CHANNEL, self._heard)
 
     def _heard(self, _: str) -> None:
-        self._database.start(self._load_quietly())
+        self._database.start_if_open(self._load_quietly)
 
     async def _load_quietly(self) -> None:
         with suppress(Unavailable):  # what is known goes on to count, and no call begins without the database

@@ -114,25 +114,17 @@ class Leases:
         with self._lock:
             self._asking.discard(claim)
 
-    def add(self, id: str, claim: Claim, calls: int, before: Spent) -> None:  # noqa: A002
-        """Spend from a new block from now on."""
+    def add(self, id: str, claim: Claim, calls: int, before: Spent) -> Reservation:  # noqa: A002
+        """Spend from a new block from now on. Its first call is that of who asked, which its row has from the start."""
         with self._lock:
-            self._blocks[id] = self._current[claim] = _Block(id, claim, calls, before)
+            block = self._blocks[id] = self._current[claim] = _Block(id, claim, calls, before)
+            return self._taken(block)
 
     def take(self, claim: Claim) -> Reservation | None:
         """Set one call aside from a block that is here; None if none has room."""
         with self._lock:
             block = self._current.get(claim)
-            if block is None or not block.has_room:
-                return None
-            before = _before(block)
-            block.made += 1
-            block.spent = plus(block.spent, claim.cost_usd)
-            block.used = monotonic()
-            self._count += 1
-            name = f"{block.id}/{self._count}"
-            block.open.add(name)
-            return Reservation(name, claim, before)
+            return self._taken(block) if block is not None and block.has_room else None
 
     def end(self, reservation: Reservation, cost_usd: Decimal | None) -> bool:
         """End a reservation from a block at its real cost, or without one; False if it is from no block.
@@ -237,6 +229,16 @@ class Leases:
                 for block in self._blocks.values()
                 if block.claim.agent == agent and (blocks is None or block.id in blocks)
             ]
+
+    def _taken(self, block: _Block) -> Reservation:
+        before = _before(block)
+        block.made += 1
+        block.spent = plus(block.spent, block.claim.cost_usd)
+        block.used = monotonic()
+        self._count += 1
+        name = f"{block.id}/{self._count}"
+        block.open.add(name)
+        return Reservation(name, block.claim, before)
 
     def _remove(self, id: str) -> _Block:  # noqa: A002
         block = self._blocks.pop(id)

@@ -73,14 +73,15 @@ $$;
 -- follow each other: all of them are taken, or none. `at_…` are places in the arrays of counters, and `most_…` the
 -- limits; null is no limit. For each claim: how many calls were granted (none if a limit would be exceeded), and what
 -- was spent before. A claim that `wanted` more than one is a block: never more than an eighth of what remains, so
--- blocks shrink towards the end, down to a single call.
+-- blocks shrink towards the end, down to a single call. Claims that `skip` names are not taken.
 CREATE FUNCTION licet.reserve(
     agents text[], kinds text[], names text[], tools text[],
     ids text[], of_call integer[], at_session integer[], at_tool integer[], at_day integer[],
     costs numeric[], wanted integer[],
     most_session_calls bigint[], most_day_calls bigint[], most_tool_calls bigint[],
     most_session_cost numeric[], most_day_cost numeric[], most_tool_cost numeric[],
-    owner text, lease_seconds double precision, node text, batch text, body bytea, signature bytea
+    owner text, lease_seconds double precision, node text, batch text, body bytea, signature bytea,
+    skip boolean[] DEFAULT NULL
 ) RETURNS TABLE (
     granted integer, session_calls bigint, session_cost numeric, tool_calls bigint, tool_cost numeric,
     day_calls bigint, day_cost numeric
@@ -109,12 +110,12 @@ BEGIN
         WHILE last < total AND of_call[last + 1] = of_call[first] LOOP
             last := last + 1;
         END LOOP;
-        fits := true;
+        fits := skip[first] IS NOT TRUE;
         numbers := '{}';
         FOR n IN first..last LOOP
             s := at_session[n]; t := at_tool[n]; d := at_day[n]; cost := costs[n];
             number := least(wanted[n], 1000000);
-            IF calls_now[s] >= most_session_calls[n] OR calls_now[t] >= most_tool_calls[n]
+            IF NOT fits OR calls_now[s] >= most_session_calls[n] OR calls_now[t] >= most_tool_calls[n]
                 OR calls_now[d] >= most_day_calls[n]
                 OR spent_now[s] + cost > most_session_cost[n] OR spent_now[t] + cost > most_tool_cost[n]
                 OR spent_now[d] + cost > most_day_cost[n]
@@ -179,7 +180,7 @@ BEGIN
                 b_day_cost) AS x (at, calls, sc, sm, tc, tm, dc, dm);
         INSERT INTO leases
             SELECT ids[x.at], coalesce(node, ''), owner, clock_timestamp() + make_interval(secs => lease_seconds),
-                x.calls, costs[x.at] * x.calls
+                x.calls, costs[x.at] * x.calls, 0, 1, costs[x.at]
             FROM unnest(new_at, new_calls) AS x (at, calls) WHERE x.calls > 1;
         IF signature IS NOT NULL THEN
             INSERT INTO budget_batches VALUES (batch, node, body, signature) ON CONFLICT DO NOTHING;
