@@ -16,7 +16,7 @@ from guard.flow_gates import mail_gate, send
 from licet import Backends, Gate, Refused, Session
 from licet.backends.approvals.terminal import MemoryApprover
 from licet.core.ledger.entry import Entry
-from licet.guard import flow_steps
+from licet.guard import read_elsewhere
 from licet.guard.memory import Chains
 from licet.guard.ports import LedgerUnavailable
 from postgres_server import fresh
@@ -108,7 +108,7 @@ def test_what_one_node_reads_taints_the_session_on_the_others(
     any_nodes: Nodes, monkeypatch: pytest.MonkeyPatch, reads: Callable[[Session], Any], looks: bool
 ) -> None:
     if not looks:
-        monkeypatch.setattr(flow_steps, "_look", _unlooked)
+        monkeypatch.setattr(read_elsewhere, "_look", _unlooked)
 
     async def play() -> str:
         async with any_nodes.two() as (here, there):
@@ -136,7 +136,7 @@ def test_a_secret_that_one_node_reads_narrows_the_session_on_the_others(
     any_nodes: Nodes, monkeypatch: pytest.MonkeyPatch, looks: bool
 ) -> None:
     if not looks:
-        monkeypatch.setattr(flow_steps, "_look", _unlooked)
+        monkeypatch.setattr(read_elsewhere, "_look", _unlooked)
 
     async def play() -> str:
         async with any_nodes.two(**SECRET) as (here, there):

@@ -15,7 +15,8 @@ from licet.assemble.ledger import LedgerPlace, open_reader
 from licet.core.ledger.entry import BodiesFact, LinkedEntry, check_row, read_entry
 from licet.core.ledger.recorded_checks import UNLISTED
 from licet.core.policy.manifest import Manifest
-from licet.guard.flow_steps import SESSION_READ, value_of_mcp
+from licet.guard.flow_steps import value_of_mcp
+from licet.guard.read_elsewhere import SESSION_READ
 from licet.guard.session_end import SESSION_END
 
 _ALLOWED = "ALLOWED"

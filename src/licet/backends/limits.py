@@ -84,6 +84,9 @@ STANDBY_SECONDS = 0.5  # seconds; after which another sequencer takes over, if e
 MOST_PLACED = 4096  # entries; that get their places in one transaction
 MOST_WAITING = 100_000  # entries; that the sequencer remembers while they wait for one before them
 MOST_HELD_BACK = 100  # entries; without a place that are listed
+CLOCK_APART_SECONDS = 2.0  # seconds; between the clocks of a node and of the server, above which `doctor` warns
+HEAD_AGE_SECONDS = 10.0  # seconds; of the newest head while entries wait, above which `doctor` warns: 50 of its turns
+HELD_BACK_SECONDS = 1.0  # seconds; that a transaction is open, above which `doctor` names it
 LAST_PLACES_SECONDS = 2.0  # seconds; for the last places and the last head when a ledger is closed
 
 # Files.

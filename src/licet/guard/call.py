@@ -40,10 +40,11 @@ from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
 from licet.guard.facts import Call, SessionFacts, begun, in_opening
-from licet.guard.flow_steps import judge_call, keep_entry, open_entry
+from licet.guard.flow_steps import judge_call
 from licet.guard.grant import Grant
 from licet.guard.memory import Moment
 from licet.guard.ports import Agreement, Beginning, LedgerUnavailable, Unavailable
+from licet.guard.read_elsewhere import keep_entry, open_entry
 from licet.guard.receipt import decision_of, progress_of
 from licet.guard.registration import Registered
 from licet.guard.repeated_calls import find_first, result_again

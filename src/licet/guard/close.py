@@ -11,10 +11,11 @@ from licet.errors import Refused
 from licet.guard.approvals_and_budgets import settle
 from licet.guard.deadlines import finish
 from licet.guard.facts import Call
-from licet.guard.flow_steps import Handed, hand_over, keep_entry, unrecorded
+from licet.guard.flow_steps import Handed, hand_over, unrecorded
 from licet.guard.grant import Grant
 from licet.guard.limits import CLOSING_SECONDS, MOST_OF_LOGS
 from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.guard.read_elsewhere import keep_entry
 from licet.guard.receipt import made_receipt
 from licet.guard.redaction.redact import encoded, in_turn, shown
 from licet.guard.registration import Registered

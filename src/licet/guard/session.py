@@ -33,11 +33,12 @@ from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, re
 from licet.guard.close import close
 from licet.guard.deadlines import Deadline
 from licet.guard.facts import Call, GateFacts, SessionFacts, begun, in_opening
-from licet.guard.flow_steps import are_longer, keep_given
+from licet.guard.flow_steps import are_longer
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS, LONG_RESULT, MOST_OF_A_CLAIM
 from licet.guard.memory import Moment
+from licet.guard.read_elsewhere import keep_given
 from licet.guard.repeated_calls import ID_FORM, is_call_id
 from licet.guard.result import Result
 from licet.guard.result_parts import NOTHING, ResultParts, outcome
