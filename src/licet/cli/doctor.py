@@ -82,7 +82,7 @@ def _health(state: State | None) -> _Health | None:
 def _of_node(state: DatabaseState) -> Iterator["Finding"]:
     """What this machine is to the state. A look begins no ledger, makes no key, and pins none."""
     from licet.backends.postgres.health import Finding
-    from licet.backends.postgres.nodes import KEY_FILE
+    from licet.backends.postgres.node_keys import KEY_FILE
 
     if not (state.directory / KEY_FILE).exists():
         yield Finding("node", "yes", "this machine is no node of it yet: its first call makes a key, to be enrolled")
