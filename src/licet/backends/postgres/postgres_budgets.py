@@ -336,8 +336,8 @@ class PostgresBudgets:
         where = f"of {row['kind']} `{row['name']}`" + (f", tool `{row['tool']}`," if row["tool"] else "")
         return (
             f"the budget of `{agent}` in {self._database.address.shown} was lowered: the counter {where} says "
-            f"{row['counted']} calls and {money_text(row['counted_usd'])} USD, and receipts say {row['calls']} calls and "
-            f"{money_text(row['cost_usd'])} USD; an administrator of the database has to put it right"
+            f"{row['counted']} calls and {money_text(row['counted_usd'])} USD, and receipts say {row['calls']} calls "
+            f"and {money_text(row['cost_usd'])} USD; an administrator of the database has to put it right"
         )
 
     async def _forged(self, connection: Connection, agent: str) -> str:
