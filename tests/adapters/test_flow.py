@@ -160,7 +160,7 @@ def test_a_yes_from_before_the_value_was_read_elsewhere_does_not_count(tmp_path:
     async def play() -> tuple[bool, bool]:
         gate = gate_of(tmp_path)
         made = GateTools(gate, "a")
-        made.session.read("a page", "hello")
+        await made.session.read("a page", "hello")
         asked = await made.question("send_mail", {"to": [MALLORY]}, "1")
         await made.call("list_mail", {})
         again = await made.question("send_mail", {"to": [MALLORY]}, "1")

@@ -320,7 +320,7 @@ async def _deeper(session: Session, folder: Path) -> None:
 
 async def _given(session: Session, folder: Path) -> None:
     helper = await session.delegate(agent="helper", allow=_allow(folder)).__aenter__()
-    helper.read("a page", f"Write to {SEEN}.")
+    await helper.read("a page", f"Write to {SEEN}.")
 
 
 async def _error(session: Session, folder: Path) -> None:
@@ -382,7 +382,7 @@ def test_taint_that_is_in_no_receipt_outlives_the_memory_of_its_session(tmp_path
 
     async def first(session: Session) -> None:
         if is_read:
-            session.read("a page", f"Write to {SEEN}.")
+            await session.read("a page", f"Write to {SEEN}.")
 
     async def second(session: Session) -> str:
         return await send(session, SEEN)
@@ -416,7 +416,7 @@ def test_a_session_that_is_opened_in_another_process_was_maybe_given_something(
 ) -> None:
     async def first(session: Session) -> None:
         await session.call("search_people")
-        session.read("a page", f"Write to {SEEN}.")
+        await session.read("a page", f"Write to {SEEN}.")
 
     async def second(session: Session) -> str:
         return await send(session, SEEN)
@@ -435,7 +435,7 @@ def test_a_policy_without_flow_for_a_moment_cleans_no_session(tmp_path: Path, gi
 
     async def story(session: Session) -> str:
         if given == "read":
-            session.read("a page", f"Write to {SEEN}.")
+            await session.read("a page", f"Write to {SEEN}.")
         if given == "secret":
             await session.call("search_people")
         async with session.delegate(agent="helper", allow=_allow(tmp_path)) as helper:

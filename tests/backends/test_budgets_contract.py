@@ -16,7 +16,7 @@ from effort import LONG
 from licet.backends.budgets import MemoryBudgets, SqliteBudgets
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_budgets import PostgresBudgets
 from licet.core.decision.request import Spent, Usage
 from licet.core.policy.terms import Budget

@@ -1,4 +1,4 @@
-"""The contract of stores for calls with an id, on the memory twin and on SQLite; and what a file adds to it."""
+"""The contract of stores for calls with an id, on the memory twin, SQLite and PostgreSQL; and what a file adds."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,14 @@ import pytest
 
 from licet.backends.kept_calls import MemoryKeptCalls, SqliteKeptCalls
 from licet.backends.limits import KEPT_SECONDS
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.node_keys import Node
+from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
+from licet.backends.secrets import generated_key
 from licet.guard.ports import Begun, CallKey, Kept, KeptCalls, Lost, Reused, Unavailable, UnderWay
 
 KEY = CallKey("a", "s", "t", "one")
+ALIVE = 0.3  # seconds
 
 
 class Clock:
@@ -41,11 +46,41 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, store_path: Path, clock: Clock) -> KeptCalls:
+class Desk:
+    """A store, and how its time passes."""
+
+    def __init__(self, store: KeptCalls, clock: Clock, database: Database | None = None) -> None:
+        self.store, self.clock, self.database = store, clock, database
+
+    async def wait(self, seconds: float) -> None:
+        """Let time pass, on the clock of the server, too."""
+        self.clock.now += seconds
+        if self.database is not None:
+            moved = f"UPDATE licet.kept_calls SET expires = expires - make_interval(secs => {seconds})"
+            await self.database.once(lambda connection: connection.execute(moved))
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
+def desk(request: pytest.FixtureRequest, store_path: Path, clock: Clock) -> Iterator[Desk]:
     if request.param == "memory":
-        return MemoryKeptCalls(clock)
-    return SqliteKeptCalls(store_path / "state" / "kept.sqlite", secret, clock)
+        yield Desk(MemoryKeptCalls(clock), clock)
+    elif request.param == "sqlite":
+        yield Desk(SqliteKeptCalls(store_path / "state" / "kept.sqlite", secret, clock), clock)
+    else:
+        from postgres_server import fresh
+
+        database = Database(fresh())
+        yield Desk(PostgresKeptCalls(database, Node(generated_key()), everybody, clock, ALIVE), clock, database)
+        database.close()
+
+
+@pytest.fixture
+def store(desk: Desk) -> KeptCalls:
+    return desk.store
+
+
+async def everybody(_: str) -> bool:
+    return True
 
 
 async def begun(store: KeptCalls, key: CallKey = KEY, arguments: str = "x", receipt: str = "r-1") -> Begun:
@@ -98,24 +133,38 @@ def test_one_that_nobody_runs_any_more_is_lost(store: KeptCalls) -> None:
         assert await store.begin(KEY, "x", "r-2") == UnderWay("r-1")
         del first
         gc.collect()
+        await asyncio.sleep(ALIVE)
         assert await store.begin(KEY, "x", "r-3") == Lost("r-1")
         assert await store.begin(KEY, "x", "r-4") == Lost("r-1")
 
     asyncio.run(scene())
 
 
-def test_after_a_day_an_id_is_free_unless_its_call_still_runs(store: KeptCalls, clock: Clock) -> None:
+def test_after_a_day_an_id_is_free_unless_its_call_still_runs(desk: Desk) -> None:
+    store = desk.store
+
     async def scene() -> None:
         await store.finish(await begun(store), b"data")
         long = await begun(store, CallKey("a", "s", "t", "long"), receipt="r-2")
-        clock.now += KEPT_SECONDS - 1
+        await desk.wait(KEPT_SECONDS - 100)
         assert await store.begin(KEY, "x", "r-3") == Kept("r-1", b"data")
-        clock.now += 1
+        await desk.wait(100)
         again = await begun(store, receipt="r-4")
         assert await store.begin(long.key, "x", "r-5") == UnderWay("r-2")
         await store.finish(long, b"late")
         await store.finish(again, b"new")
         assert await store.begin(KEY, "x", "r-6") == Kept("r-4", b"new")
+
+    asyncio.run(scene())
+
+
+def test_a_call_that_runs_for_long_stays_under_way(store: KeptCalls) -> None:
+    async def scene() -> None:
+        first = await begun(store)
+        for number in range(4):
+            await asyncio.sleep(ALIVE / 2)
+            assert await store.begin(KEY, "x", f"r-{number + 2}") == UnderWay("r-1")
+        await store.finish(first, b"data")
 
     asyncio.run(scene())
 
@@ -206,6 +255,19 @@ def test_what_is_deleted_does_not_stay_in_the_file(store_path: Path, clock: Cloc
 
     asyncio.run(scene())
     assert b"private" not in b"".join(path.read_bytes() for path in store_path.iterdir())
+
+
+def test_a_caller_that_gives_up_while_it_begins_leaves_its_id_free(store_path: Path, clock: Clock) -> None:
+    async def scene() -> None:
+        store = in_file(store_path, clock)
+        asking = asyncio.create_task(store.begin(KEY, "x", "r-1"))
+        await asyncio.sleep(0)
+        asking.cancel()  # it waits for the disk
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        await begun(store, receipt="r-2")
+
+    asyncio.run(scene())
 
 
 def test_a_store_that_cannot_be_used_says_so(tmp_path: Path, clock: Clock) -> None:

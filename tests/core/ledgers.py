@@ -160,7 +160,7 @@ def rows(entries: Iterable[Entry], ledger: str = LEDGER, times: Iterable[int] | 
     for second, entry in zip(times or itertools.count(1), entries, strict=False):
         session = entry.agent, entry.session
         tail = tails.get(session, START)
-        row = link(entry, ledger, len(made) + 1, tail, f"2026-01-01T00:00:{second:02}.000000Z")
+        row = link(entry, ledger, len(made) + 1, tail, f"2026-01-01T00:{second // 60:02}:{second % 60:02}.000000Z")
         tails[session] = Tail(row.sequence, row.hash, row.number)
         made.append(row)
     return made

@@ -334,3 +334,24 @@ def test_the_end_of_a_standing_approval_is_noticed_without_a_call(monkeypatch: p
         assert server.one.upstream()
 
     kept(steps, {"tools": ["a"]}, {"tools": ["a"]}, locked=["a"])
+
+
+# A freeze -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_process_of_a_frozen_server_ends_and_starts_again_after_the_thaw() -> None:
+    async def steps(server: Kept) -> None:
+        one, frozen = server.one, ["stop"]
+        one._frozen = lambda: "".join(frozen)
+        await server.until(lambda: server.reports)
+        assert server.reports == ["s: it is frozen: stop"]
+        with pytest.raises(NotRunning, match="it is frozen: stop"):
+            one.upstream()
+        assert server.starts == 1
+        frozen.clear()
+        await one.settled()  # a call that comes now waits for the new process
+        assert text_of_answer(await call(one.upstream(), "a")) == "two"
+        assert server.starts == 2
+
+    one, two = ({"tools": ["a"], "calls": {"a": [["text", text]]}} for text in ("one", "two"))
+    kept(steps, one, two, locked=["a"])

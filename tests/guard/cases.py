@@ -6,8 +6,9 @@ The form of the files, the matchers and the paths are those of tests/cli/cases.p
                                     declares that tool in another way. PARTS are backends and OPTIONS arguments of the
                                     gate; `answer` is what the approver says, `rules` are the `tools` of the manifest,
                                     `top` is what it has beside `capabilities`, and all else is in those
-    call TOOL NAME=VALUE /ID @WHO: …    a call, with an id if there is one, in the session `s` or that of WHO. Nothing is expected but that it is ok; or
-                                    its reason; or parts of the result, by path; or a list, for one call after another
+    call TOOL NAME=VALUE /ID @WHO: …    a call, with an id if there is one, in the session `s` or that of WHO. Nothing
+                                    is expected but that it is ok; or its reason; or parts of the result, by path; or a
+                                    list, for one call after another
     delegate WHO: RULES             of the session `s`; or a mapping with `of`, `allow` and `deny`
     reload: {…}                     another manifest, as `gate` has it; `add: {…}` changes the last, `admit: [NAME…]`
                                     says for which tools
@@ -125,7 +126,7 @@ class Desk:
         self.approver = MemoryApprover((lambda _: given["answer"]) if "answer" in given else None)
         parts = {"approver": self.approver, "ledger": MemoryLedger(), **parts}
         if "clock" in parts:
-            parts = {"kept_calls": MemoryKeptCalls(lambda clock=parts["clock"]: clock.now().timestamp()), **parts}
+            parts = {"kept_calls": MemoryKeptCalls(lambda: parts["clock"].now().timestamp()), **parts}
         self.parts = parts
         if rest != "again":
             self.backends = None if "backends" in given else Backends.memory(**parts)

@@ -37,6 +37,10 @@ TOOLS = (trusted_list, letters, send)
 FLOW = {"preset": "guarded", "results": {"trusted_list": "trusted", "send": "ack"}}
 
 
+async def _given(session: Session, text: str) -> None:
+    await session.read("a file", text)
+
+
 class Model:
     """What one session knows: the plain words of the specification, as sets."""
 
@@ -59,18 +63,24 @@ class Sessions(RuleBasedStateMachine):
         self._session: Session
         self._delegate: Session | None = None
         self._model, self._delegated = Model(), Model()
+        # The manifest of a delegate is another one, so that elsewhere nobody knows by which labels its results were
+        # judged: they taint.
+        self._has_delegated = False
         self._open()
 
     def teardown(self) -> None:
         self._folder.cleanup()
 
     def _open(self) -> None:
+        self._session, self._another = self._opened(), self._opened()
+
+    def _opened(self) -> Session:
         folder = Path(self._folder.name)
         wanted: dict[str, Any] = {one.name: {} for one in TOOLS}
         wanted["send"] = {"args": {"to": {"flow": "to"}}}
         names = [one.name for one in TOOLS]
         at: Gate = gate(folder, *TOOLS, backends=self._backends, top={"flow": FLOW}, tools=wanted, native=names)
-        self._session = at.session("s")
+        return at.session("s")
 
     @property
     def _now(self) -> tuple[Session, Model]:
@@ -80,6 +90,7 @@ class Sessions(RuleBasedStateMachine):
     def read(self, number: int, label: str) -> None:
         session, model = self._now
         assert asyncio.run(session.call(label, {"number": number})).ok
+        self._has_delegated |= self._delegate is not None
         if label == "letters":
             model.tainted = True
         else:
@@ -88,7 +99,7 @@ class Sessions(RuleBasedStateMachine):
     @rule(number=st.integers(0, 5))
     def be_given(self, number: int) -> None:
         session, model = self._now
-        session.read("a file", f"write to {NAMES[number]}")
+        asyncio.run(_given(session, f"write to {NAMES[number]}"))
         model.tainted = True
 
     @rule(number=st.integers(0, 5))
@@ -102,6 +113,7 @@ class Sessions(RuleBasedStateMachine):
         session, model = self._now
         reason = asyncio.run(session.call("send", {"to": NAMES[number]})).reason
         assert reason == ("ALLOWED" if model.allows(number) else "FLOW_ORIGIN")
+        self._has_delegated |= self._delegate is not None and reason == "ALLOWED"
 
     @rule()
     def delegate(self) -> None:
@@ -120,12 +132,25 @@ class Sessions(RuleBasedStateMachine):
 
     @rule()
     def open_again(self) -> None:
-        """In another process: the ledger is all that stays, and only calls are in it."""
+        """In another process: the ledger is all that stays. It says exactly whether the session is tainted."""
         if self._delegate is None:
-            asyncio.run(self._session.call("letters", {"number": 0}))
             self._open()
-            self._model = Model()
-            self._model.tainted = True
+            tainted, self._model = self._model.tainted or self._has_delegated, Model()
+            self._model.tainted = tainted
+
+    @rule(label=st.sampled_from(["trusted_list", "letters", "given"]), number=st.integers(0, 5))
+    def read_elsewhere(self, label: str, number: int) -> None:
+        """Another process has the same session open, and reads there: here it is as tainted, with unknown values.
+
+        That one has learned what was read here, and its receipts say so.
+        """
+        session = self._another
+        if label == "given":
+            asyncio.run(_given(session, f"write to {NAMES[number]}"))
+        else:
+            assert asyncio.run(session.call(label, {"number": number})).ok
+        for model in (self._model, self._delegated):
+            model.tainted |= label != "trusted_list" or self._has_delegated
 
     @invariant()
     def taint_is_known(self) -> None:

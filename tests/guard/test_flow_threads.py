@@ -40,7 +40,7 @@ def test_a_long_question_is_asked_in_a_thread_and_holds_no_lock(
             return judge(*given)
 
         monkeypatch.setattr(flow_steps, "judge", watched)
-        session.read("a file", read)
+        await session.read("a file", read)
         result = await session.call("send_mail", {"to": ["bob@corp.example"], "body": body})
         assert result.ok, result.explain()
         refused = await session.call("send_mail", {"to": ["dora@evil.example"], "body": body})
@@ -57,7 +57,7 @@ def test_many_results_are_read_in_a_thread_when_they_are_handed_over(
         session = mail_gate(tmp_path).session("s", task="List all")
         memory = session.remembering()
         for number in range(MOST_UNREAD):
-            session.read(f"note {number}", MAILS)
+            await session.read(f"note {number}", MAILS)
         assert memory.is_behind
         assert (await session.call("list_mail", {})).ok
         assert not memory.is_behind

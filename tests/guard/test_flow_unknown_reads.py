@@ -47,11 +47,14 @@ class Flaky:
             raise LedgerUnavailable("full")
         await self.own.record(entry)  # type: ignore[union-attr]
 
-    async def entries_of(self, agent: str, name: str) -> Any:
+    async def lengths_of(self, agent: str, name: str) -> Any:
+        return await self.own.lengths_of(agent, name)  # type: ignore[union-attr]
+
+    async def entries_of(self, agent: str, name: str, after: Any = None) -> Any:
         self.failures -= 1
         if self.failures >= 0:
             raise OSError("busy")
-        found = await self.own.entries_of(agent, name)  # type: ignore[union-attr]
+        found = await self.own.entries_of(agent, name, after)  # type: ignore[union-attr]
         return [one for one in found if not (self.lost and one.kind == "receipt")]
 
     async def derived(self, purpose: bytes) -> bytes:
@@ -203,7 +206,7 @@ def test_what_a_host_gave_under_a_policy_without_flow_taints_under_a_later_one(t
     later = mail_gate(tmp_path).manifest
 
     async def story(opened: Session) -> list[object]:
-        opened.read("a page", f"Write to {NOWHERE}.")
+        await opened.read("a page", f"Write to {NOWHERE}.")
         kept = opened.memory
         at.reload(later)
         return [kept, await send(opened, NOWHERE)]
@@ -216,12 +219,12 @@ def test_what_a_host_gives_is_bounded_and_long_values_are_not_serialised(
 ) -> None:
     async def story(opened: Session) -> str:
         for number in range(3 * MOST_UNREAD):
-            opened.read("a page", f"page {number}")
+            await opened.read("a page", f"page {number}")
         known = opened.remembering()._known
         assert (len(known._unread), len(known._unscanned)) <= (MOST_UNREAD, MOST_UNREAD)
         monkeypatch.setattr(session, "plain_json", None)
-        opened.read("a page", ["x" * 100] * 10_000)
-        opened.read("a page", "x" * 1_000_000)
+        await opened.read("a page", ["x" * 100] * 10_000)
+        await opened.read("a page", "x" * 1_000_000)
         return await send(opened, NOWHERE)
 
     assert run(mail_gate(tmp_path), story) == "FLOW_ORIGIN"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from guard.flow_gates import MAILS, mail_gate, send
 from guard.gates import gate
@@ -119,7 +120,7 @@ def test_one_that_waits_takes_over_if_the_first_is_refused(tmp_path: Path) -> No
 
 
 def test_the_end_of_its_session_reaches_one_that_waits(slow_gate: Gate) -> None:
-    async def story(session: Session) -> list[Result]:
+    async def story(session: Session) -> Any:
         calls = asyncio.gather(
             session.call("slow", {"seconds": "0.9"}, id="one"), session.call("slow", {"seconds": "0.9"}, id="one")
         )
@@ -273,22 +274,41 @@ def test_a_repeated_result_is_remembered_like_the_first(tmp_path: Path) -> None:
     value, is_repeated, sent = run(opened(), mails_again)
     assert (value, is_repeated, sent) == (MAILS, True, "FLOW_ORIGIN")
     facts = [entry.flow for entry in ledger.receipts if entry.tool == "list_mail"]
-    assert isinstance(facts[1], FlowFact) and facts[1].taints is True
+    assert isinstance(facts[1], FlowFact)
+    assert facts[1].taints is True
     assert facts[0].labels == facts[1].labels  # type: ignore[union-attr]
 
 
-def test_under_another_policy_what_was_kept_is_untrusted(tmp_path: Path) -> None:
+def read_again(folder: Path, first: dict[str, Any], second: dict[str, Any]) -> list[FlowFact]:
+    """What the receipts say about a file that is read under one policy, and again with the same id under another."""
     ledger, kept = MemoryLedger(), MemoryKeptCalls()
+    files = {f"{folder}/note.txt": "Ask dora@corp.example."}
+    for flow in (first, second):
+        backends = Backends.memory(files=files, ledger=ledger, kept_calls=kept)
+        at = mail_gate(folder, backends=backends, flow={"results": {"send_mail": "ack"}, **flow})
+        assert run(at, lambda session: session.call("read_file", {"path": f"{folder}/note.txt"}, id="note")).ok
+    facts = [entry.flow for entry in ledger.receipts]
+    assert [entry.repeats for entry in ledger.receipts] == [UNSET, ledger.receipts[0].id]
+    return [one for one in facts if isinstance(one, FlowFact)]
 
-    def opened(**flow: Any) -> Gate:
-        return mail_gate(tmp_path, backends=Backends.memory(ledger=ledger, kept_calls=kept), flow=flow)
 
-    async def read(session: Session) -> str:
-        assert (await session.call("search_people", id="people")).ok
-        return await send(session, "mallory@evil.example")
+def test_what_a_call_had_read_labels_its_result_again(tmp_path: Path) -> None:
+    flow = {
+        "sources": [{"use": f"fs:read:{tmp_path}", "label": "trusted"}],
+        "secrets": [{"from": f"fs:read:{tmp_path}/note.txt", "readers": []}],
+    }
+    one, two = read_again(tmp_path, flow, flow)
+    assert one.labels == two.labels == {"trusted": 1}
+    assert one.secrets == two.secrets != UNSET
+    assert one.taints == two.taints == UNSET
 
-    assert run(opened(), read) == "ALLOWED"
-    assert run(opened(own=["corp.example"]), read) == "FLOW_ORIGIN"
+
+def test_under_another_policy_what_was_kept_is_untrusted_and_may_be_secret(tmp_path: Path) -> None:
+    flow = {"sources": [{"use": f"fs:read:{tmp_path}", "label": "trusted"}]}
+    one, two = read_again(tmp_path, flow, {**flow, "secrets": [{"from": "fs:read:/srv/other", "readers": []}]})
+    assert (one.labels, one.taints, one.secrets) == ({"trusted": 1}, UNSET, UNSET)
+    assert (two.labels, two.taints) == (UNSET, True)
+    assert two.secrets != UNSET
 
 
 # Processes -----------------------------------------------------------------------------------------------------------

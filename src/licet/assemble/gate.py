@@ -21,7 +21,7 @@ from licet.assemble.never_writable import protect_in
 from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import BadState, DatabaseState, DirectoryState, Place, State, read_state, state_at
 from licet.backends.approvals.requests import ApprovalStore
-from licet.backends.approvals.standing import LocalStanding
+from licet.backends.approvals.standing import StoredStanding
 from licet.backends.budgets import MemoryBudgets
 from licet.backends.files.local import LocalFiles
 from licet.backends.freezes import MemoryFreezes
@@ -53,6 +53,7 @@ from licet.guard.ports import (
     KeptCalls,
     Kv,
     Ledger,
+    Opening,
     Ports,
     Secrets,
     SecretsFunction,
@@ -90,6 +91,7 @@ class _Parts(TypedDict, total=False):
     kept_calls: KeptCalls | None
     sandbox: Sandbox | None
     freezes: Freezes | None
+    opening: Opening | None
     clock: Clock | None
     argument_rules: ArgumentRules | None
     state: tuple[str, ...]
@@ -126,8 +128,10 @@ _PORTS: dict[str, type] = {
     "kept_calls": KeptCalls,
     "sandbox": Sandbox,
     "freezes": Freezes,
+    "opening": Opening,
     "clock": Clock,
 }
+_OPENED = {"ledger", "budgets", "freezes", "clock"}  # if all are those of a state, calls are opened in one step
 _FUNCTIONS = ("secrets", "approver")  # parts that may be a function instead of an object
 
 
@@ -338,6 +342,10 @@ class Backends(Ports, frozen=True, kw_only=True):
             "freezes": state.freezes(),
             "state": tuple(dict.fromkeys(str(way) for place in kept for way in (straight(place), place.resolve()))),
         }
+        if not given.keys() & _OPENED and (opening := state.opening()) is not None:
+            own["opening"] = opening
+            if not wait_for_approval and "approver" not in given:
+                own["approver"] = state.opening_approvals()
         return cls(**{**own, **given})
 
     @classmethod
@@ -600,7 +608,7 @@ def stored_approvals(state: Place) -> ApprovalStore:
     return state_at(state).approvals()
 
 
-def standing_approvals(state: Place) -> LocalStanding:
+def standing_approvals(state: Place) -> StoredStanding:
     """The standing approvals in a state."""
     return state_at(state).standing()
 

@@ -29,7 +29,8 @@ from licet.core.ledger.verify import (
     to_sign,
 )
 from licet.core.ledger.verify import is_pack as looks_like_pack
-from licet.guard.ports import EntryReader, LedgerUnavailable
+from licet.guard.entry_reader import EntryReader
+from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.own_files import open_regular, read_most, read_regular
 
 if TYPE_CHECKING:
@@ -118,9 +119,15 @@ def verify_at(
     """Verify a ledger against its public key, and against checkpoints that were kept elsewhere."""
     if not place.is_remote:
         return verify_ledger(Path(place.path), key, kept, progress)
+    from licet.backends.freezes import read_operators
     from licet.backends.postgres.verify_database import verify_database
 
-    return verify_database(place.database or place.path, place.keys, key, kept, progress)
+    operators = read_operators(os.path.dirname(place.keys))
+    pinned = () if operators is None else operators.keys
+    try:
+        return verify_database(place.database or place.path, place.keys, key, kept, progress, operators=pinned)
+    except Unavailable as wrong:
+        raise LedgerUnavailable(str(wrong)) from None
 
 
 def public_key(given: str | None, ledger: Path) -> str:
@@ -193,6 +200,8 @@ def last_checkpoint(reader: EntryReader, key: str) -> Checkpoint:
 def evidence_pack(reader: EntryReader, rows: Iterable[Row]) -> Export:
     """Make a pack of entries with proofs, signed with the key of the ledger. It is verified before it is returned."""
     rows = list(rows)
+    if (waiting := next((row for row in rows if not row.number), None)) is not None:
+        raise LedgerUnavailable(f"{waiting.id} has no place in the tree of the ledger yet: try again in a moment")
     newest = max(row.number for row in rows)
     # The oldest checkpoint that covers all of them, so that the pack stays the same while the ledger grows.
     checkpoint = next((one for one in reader.checkpoints() if one.size >= newest), None)

@@ -15,29 +15,34 @@ import threading
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
 from licet.assemble.limits import MOST_SECRET_SOURCES
 from licet.assemble.review import state_directory, straight
+from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION
 from licet.guard.ports import Budgets, Ledger, Unavailable
 from licet.policy_files.policy_paths import NoHome, state_root
 
 # Stores are imported where they are opened: a command opens some of them, and a bad command line none.
 if TYPE_CHECKING:
     from licet.backends.approvals.requests import ApprovalStore
-    from licet.backends.approvals.standing import LocalStanding
+    from licet.backends.approvals.standing import LocalStanding, StoredStanding
     from licet.backends.approvals.store import SqliteApprovals
     from licet.backends.freezes import SqliteFreezes
     from licet.backends.kept_calls import SqliteKeptCalls
     from licet.backends.kv import SqliteKv
     from licet.backends.ledger.writer import SqliteLedger
     from licet.backends.postgres.database import Database
-    from licet.backends.postgres.nodes import Node
+    from licet.backends.postgres.node_keys import Node
+    from licet.backends.postgres.postgres_approvals import PostgresApprovals
     from licet.backends.postgres.postgres_budgets import PostgresBudgets
+    from licet.backends.postgres.postgres_freezes import PostgresFreezes
+    from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
     from licet.backends.postgres.postgres_kv import PostgresKv
     from licet.backends.postgres.postgres_ledger import PostgresLedger
+    from licet.backends.postgres.postgres_opening import PostgresOpening
 
 VARIABLE = "LICET_STATE"
 LEDGER, KV, BUDGETS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite"  # the stores in a directory
@@ -61,6 +66,11 @@ class DirectoryState(Struct, frozen=True):
     def shown(self) -> str:
         """For messages."""
         return str(self.path)
+
+    @property
+    def spelled(self) -> str:
+        """The text from which this state can be read anywhere."""
+        return str(straight(self.path))
 
     @property
     def directory(self) -> Path:
@@ -112,7 +122,7 @@ class DirectoryState(Struct, frozen=True):
 
         return LocalStanding(self.approvals(), straight(self.path) / LEDGER)
 
-    def kept_calls(self, ledger: "SqliteLedger") -> "SqliteKeptCalls":
+    def kept_calls(self, ledger: "SqliteLedger | PostgresLedger") -> "SqliteKeptCalls":
         """What became of calls with an id, sealed with a secret that the ledger of this state derives."""
         from licet.backends.kept_calls import SqliteKeptCalls
 
@@ -123,6 +133,13 @@ class DirectoryState(Struct, frozen=True):
         from licet.backends.freezes import SqliteFreezes
 
         return SqliteFreezes(self.path / FREEZES)
+
+    def opening(self) -> None:
+        """There is no one step that opens a call: each file is a store of its own."""
+
+    def opening_approvals(self) -> "SqliteApprovals":
+        """The same approvals: nothing else uses them up."""
+        return self.approvals()
 
     def with_secrets(self, source: SecretSource) -> "DirectoryState":
         """This state: it needs no password."""
@@ -139,6 +156,11 @@ class DatabaseState(Struct, frozen=True):
     def shown(self) -> str:
         """For messages: without parameters."""
         return self._opened.database.address.shown
+
+    @property
+    def spelled(self) -> str:
+        """The text from which this state can be read anywhere. It never has a password."""
+        return self.address
 
     @property
     def option(self) -> str:
@@ -173,22 +195,27 @@ class DatabaseState(Struct, frozen=True):
 
     def approvals(self) -> "ApprovalStore":
         """Requests for approval, and their answers."""
-        from licet.backends.postgres.postgres_approvals import PostgresApprovals
+        return self._opened.approvals
 
-        opened = self._opened
-        return PostgresApprovals(opened.database, opened.node, opened.ledger.enrolled.check, options=self.option)
-
-    def standing(self) -> Any:
+    def standing(self) -> "StoredStanding":
         """The standing approvals of deletes."""
-        raise _not_yet("standing approvals")
+        return self._opened.standing
 
-    def kept_calls(self, ledger: Any) -> Any:
-        """What became of calls with an id."""
-        raise _not_yet("calls with an id")
+    def kept_calls(self, ledger: "LedgerStore") -> "PostgresKeptCalls":
+        """What became of calls with an id; the node signs it."""
+        return self._opened.kept_calls
 
-    def freezes(self) -> Any:
+    def freezes(self) -> "PostgresFreezes":
         """What stops calls, and who may let them go on."""
-        raise _not_yet("freezes")
+        return self._opened.freezes
+
+    def opening(self) -> "PostgresOpening":
+        """The one step in which a call is opened, with this ledger, these budgets and `opening_approvals`."""
+        return self._opened.opening
+
+    def opening_approvals(self) -> "PostgresApprovals":
+        """As `approvals`, where the opening of a call uses them up."""
+        return self._opened.opening_approvals
 
     def with_secrets(self, source: SecretSource) -> "DatabaseState":
         """This state, whose password is looked up in one more source of secrets, before those that are known."""
@@ -205,6 +232,8 @@ class DatabaseState(Struct, frozen=True):
 
 
 State = DirectoryState | DatabaseState
+LedgerStore: TypeAlias = "SqliteLedger | PostgresLedger"
+FreezeStore: TypeAlias = "SqliteFreezes | PostgresFreezes"
 Place = State | Path  # code that has only a directory may give that
 
 
@@ -263,13 +292,13 @@ class _Opened:
     def __init__(self, address: str, directory: Path) -> None:
         from licet.backends.postgres.database import Database
 
-        self._directory = directory
+        self._address, self._directory = address, directory
         self.sources: list[SecretSource] = []
         self.database = Database(address, self.secret)
 
     @cached_property
     def node(self) -> "Node":
-        from licet.backends.postgres.nodes import Node
+        from licet.backends.postgres.node_keys import Node
 
         try:
             return Node.of(self._directory)
@@ -280,7 +309,21 @@ class _Opened:
     def ledger(self) -> "PostgresLedger":
         from licet.backends.postgres.postgres_ledger import PostgresLedger
 
-        return PostgresLedger(self.database, self.node, self._directory)
+        return PostgresLedger(self.database, self.node, self._directory, operators=self._operators)
+
+    async def _operators(self) -> tuple[str, ...]:
+        """The operators of the state, as they are pinned in the directory of this node."""
+        from licet.backends.freezes import read_operators
+
+        found = read_operators(self._directory)
+        return () if found is None else found.keys
+
+    @cached_property
+    def freezes(self) -> "PostgresFreezes":
+        from licet.backends.postgres.postgres_freezes import PostgresFreezes
+
+        recorded = partial(self.ledger.entries_of, STATE_AGENT, STATE_SESSION)
+        return PostgresFreezes(self.database, self.node, self.ledger.enrolled.check, self._directory, recorded)
 
     @cached_property
     def budgets(self) -> "PostgresBudgets":
@@ -289,18 +332,42 @@ class _Opened:
         return PostgresBudgets(self.database, self.node)
 
     @cached_property
+    def opening(self) -> "PostgresOpening":
+        from licet.backends.postgres.postgres_opening import PostgresOpening
+
+        return PostgresOpening(self.database, self.ledger, self.budgets)
+
+    @cached_property
+    def approvals(self) -> "PostgresApprovals":
+        return self._approvals(leaves_use=False)
+
+    @cached_property
+    def opening_approvals(self) -> "PostgresApprovals":
+        return self._approvals(leaves_use=True)
+
+    def _approvals(self, *, leaves_use: bool) -> "PostgresApprovals":
+        from licet.backends.postgres.postgres_approvals import PostgresApprovals
+
+        check, options = self.ledger.enrolled.check, f" --state {shlex.quote(self._address)}"
+        return PostgresApprovals(self.database, self.node, check, options=options, leaves_use=leaves_use)
+
+    @cached_property
+    def standing(self) -> "StoredStanding":
+        from licet.backends.postgres.postgres_approvals import PostgresStanding
+
+        return PostgresStanding(self.approvals, self.ledger, self.database, self.node)
+
+    @cached_property
+    def kept_calls(self) -> "PostgresKeptCalls":
+        from licet.backends.postgres.postgres_kept_calls import PostgresKeptCalls
+
+        return PostgresKeptCalls(self.database, self.node, self.ledger.enrolled.check)
+
+    @cached_property
     def kv(self) -> "PostgresKv":
         from licet.backends.postgres.postgres_kv import PostgresKv
 
         return PostgresKv(self.database)
-
-    def kept_calls(self, ledger: Any) -> Any:
-        """What became of calls with an id."""
-        raise _not_yet("calls with an id")
-
-    def freezes(self) -> Any:
-        """What stops calls, and who may let them go on."""
-        raise _not_yet("freezes")
 
     def secret(self, reference: str) -> str | None:
         """The password, by its reference. The loop that asks is busy meanwhile, so the sources get one of their own."""
@@ -332,7 +399,3 @@ class _Opened:
 
 
 _OPENED: dict[tuple[str, str], _Opened] = {}
-
-
-def _not_yet(what: str) -> Unavailable:
-    return Unavailable(f"this licet has no {what} in PostgreSQL: use a state directory")

@@ -189,7 +189,7 @@ UPDATE tools SET cost_usd = (
     SELECT cost_usd FROM sessions WHERE sessions.agent = tools.agent AND sessions.session = tools.session
 )
 """
-_FORMAT = Format(0x6C696362, 2, _SCHEMA, {1: _SINCE_1})  # `licb`: licet's budgets
+FORMAT = Format(0x6C696362, 2, _SCHEMA, {1: _SINCE_1})  # `licb`: licet's budgets
 _OF_SESSION = "SELECT calls, cost_usd FROM sessions WHERE agent = ? AND session = ?"
 _OF_TOOL = "SELECT calls, cost_usd FROM tools WHERE agent = ? AND session = ? AND tool = ?"
 _OF_TOOLS = "SELECT tool, calls, cost_usd FROM tools WHERE agent = ? AND session = ?"
@@ -229,8 +229,8 @@ class SqliteBudgets:
 
     def __init__(self, path: str | os.PathLike[str], flushed_by: FlushesFirst | None = None) -> None:
         self.path = os.path.abspath(path)
-        self._quick = SqliteFile(path, _FORMAT, checkpoints=flushed_by is None)
-        self._durable = SqliteFile(path, _FORMAT, "FULL")
+        self._quick = SqliteFile(path, FORMAT, checkpoints=flushed_by is None)
+        self._durable = SqliteFile(path, FORMAT, "FULL")
         self._batches = SqliteBatches(self._durable, self._quick) if flushed_by is None else None
         self._refunds: set[asyncio.Task[None]] = set()
         self._unflushed = False

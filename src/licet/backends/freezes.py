@@ -103,7 +103,7 @@ class SqliteFreezes:
     """The freezes of a state directory, in a file that only its owner can read."""
 
     def __init__(self, path: str | os.PathLike[str], ledger: str | os.PathLike[str] | None = None) -> None:
-        """Name the file; `ledger` is the file of the ledger.  [default: `ledger.sqlite` next to it]"""
+        """Name the file, and that of the ledger if it is not `ledger.sqlite` next to it."""
         self._file = SqliteFile(path, _FORMAT, "FULL", notices_removal=True)
         self._directory = os.path.dirname(self._file.path)
         self._ledger = os.path.join(self._directory, "ledger.sqlite") if ledger is None else os.fspath(ledger)
@@ -116,9 +116,8 @@ class SqliteFreezes:
         view = self._now()
         return view.why(agent, tool) if view.freezes else ""
 
-    async def look_up(self, agent: str, tool: str) -> str:
-        """The same: every process of this machine sees one file."""
-        return self.frozen(agent, tool)
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Nothing: every process of this machine sees one file."""
 
     async def add(self, act: StateAct) -> None:
         """Keep an act. It is on the disk when this returns."""
@@ -218,9 +217,8 @@ class MemoryFreezes:
         view = self._view
         return view.why(agent, tool) if view.freezes else ""
 
-    async def look_up(self, agent: str, tool: str) -> str:
-        """The same."""
-        return self.frozen(agent, tool)
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Nothing: nobody else knows these freezes."""
 
     async def add(self, act: StateAct) -> None:
         """Keep an act."""

@@ -106,7 +106,7 @@ DELETE FROM entries WHERE scope GLOB 'personality:*@*' AND EXISTS (
 DELETE FROM sizes;
 INSERT INTO sizes SELECT scope, sum(64 + length(key) + length(value)) FROM entries GROUP BY scope
 """  # noqa: S608
-_FORMAT = Format(0x6C69636B, 3, _SCHEMA, {1: _FROM_VERSION_1, 2: _FROM_VERSION_2})  # `lick`: licet's key-value files
+FORMAT = Format(0x6C69636B, 3, _SCHEMA, {1: _FROM_VERSION_1, 2: _FROM_VERSION_2})  # `lick`: licet's key-value files
 _GET = "SELECT value FROM entries WHERE scope = ? AND key = ? AND (expires IS NULL OR expires > ?)"
 _IS_ENDED = "SELECT 1 FROM entries WHERE scope = ? AND key = ?"
 _LIST = """SELECT key FROM entries
@@ -131,7 +131,7 @@ class SqliteKv:
     def __init__(
         self, path: str | os.PathLike[str], clock: Callable[[], float] = time.time, most_bytes: int = LARGEST_SCOPE
     ) -> None:
-        self._file = SqliteFile(path, _FORMAT)
+        self._file = SqliteFile(path, FORMAT)
         self._clock = clock
         self._most = most_bytes
 

@@ -38,6 +38,11 @@ MOST_OPERATORS_BYTES = 65_536  # bytes; of the file with the pinned keys of oper
 KEPT_SECONDS = 24 * 3600  # seconds; that what became of such a call is kept
 SWEPT_AT_ONCE = 100  # calls; that are forgotten when another one begins
 
+ALIVE_SECONDS = 15.0  # seconds; after which the end of a call is unknown whose node no longer says that it runs
+MOST_BEGUN = 64  # calls with an id; that begin in one statement
+SWEEP_PAUSE = 10.0  # seconds; between two looks of a node for results whose time is over
+CLOCKS_APART = 3600  # seconds; that the clocks of two nodes may differ before a kept result counts as an old one
+
 # PostgreSQL.
 MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the one that listens
 CONNECT_TO_SERVER_SECONDS = 5.0  # seconds; to make one connection, so that another host of the address has a turn
@@ -67,6 +72,7 @@ FORGET_RESERVATIONS_SECONDS = 3600.0  # seconds; that what has ended is known, s
 HEARTBEAT_SECONDS = 5.0  # seconds; between two checks that the connection which listens is alive
 LOOK_AGAIN_SECONDS = 5.0  # seconds; after which who waits for an answer looks for it, although none was notified
 MOST_TURNS = 20  # attempts; to find, use or store a request for approval while other nodes do the same
+STANDING_SECONDS = 2.0  # seconds; that what the stores said of standing approvals is used before it is read again
 SIGNATURES_KEPT = 4096  # signatures; of rows that were checked and are not checked again
 OLDEST_STEP = 1  # steps; that a database may be behind, or ahead of, this version
 MOST_APPENDED = 512  # entries; in one batch of a node
@@ -79,6 +85,9 @@ STANDBY_SECONDS = 0.5  # seconds; after which another sequencer takes over, if e
 MOST_PLACED = 4096  # entries; that get their places in one transaction
 MOST_WAITING = 100_000  # entries; that the sequencer remembers while they wait for one before them
 MOST_HELD_BACK = 100  # entries; without a place that are listed
+CLOCK_APART_SECONDS = 2.0  # seconds; between the clocks of a node and of the server, above which `doctor` warns
+HEAD_AGE_SECONDS = 10.0  # seconds; of the newest head while entries wait, above which `doctor` warns: 50 of its turns
+HELD_BACK_SECONDS = 1.0  # seconds; that a transaction is open, above which `doctor` names it
 LAST_PLACES_SECONDS = 2.0  # seconds; for the last places and the last head when a ledger is closed
 
 # Files.

@@ -97,6 +97,7 @@ class MemoryLedger:
         self.rows: deque[Row] = deque(maxlen=most)
         self._quota, self._now = quota, now
         self._tails: dict[tuple[str, str], Tail] = {}  # the ends of the chains, by agent and session
+        self._agents: dict[str, list[str]] = {}  # by session
         self._frontier = Frontier()
         self._leaves: list[bytes] = []  # of the rows since the tree grew: it grows by many at once
         self._recorded = ""
@@ -112,6 +113,8 @@ class MemoryLedger:
                 raise LedgerUnavailable("the ledger is full")
             recorded = recorded_at(self._now(), self._recorded)
             row = link(entry, self.ledger, number, self._tails.get(session, START), recorded)
+            if session not in self._tails:
+                self._agents.setdefault(entry.session, []).append(entry.agent)
             self._recorded, self._tails[session] = recorded, Tail(row.sequence, row.hash, number)
             self._leaves.append(row.hash)
             if len(self._leaves) == _AT_ONCE:
@@ -122,11 +125,18 @@ class MemoryLedger:
         self._frontier.extend(self._leaves)
         self._leaves.clear()
 
-    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
-        """The entries of a session and of its delegates, as far as they are kept."""
+    async def lengths_of(self, agent: str, session: str) -> Mapping[str, int]:
+        """How many entries a session and its delegates have, by agent."""
         with self._lock:
-            rows = [row for row in self.rows if row.session == session]
-        return [read_entry(row.body) for row in rows if row.agent == agent or row.agent.startswith(f"{agent}>")]
+            names = [name for name in self._agents.get(session, ()) if _is_of(name, agent)]
+            return {name: self._tails[name, session].sequence for name in names}
+
+    async def entries_of(self, agent: str, session: str, after: Mapping[str, int] | None = None) -> Sequence[Entry]:
+        """The entries of a session and of its delegates, as far as they are kept."""
+        known = after or {}
+        with self._lock:
+            rows = [row for row in self.rows if row.session == session and row.sequence > known.get(row.agent, 0)]
+        return [read_entry(row.body) for row in rows if _is_of(row.agent, agent)]
 
     async def derived(self, purpose: bytes) -> bytes:
         """A secret for one purpose, from the key of this ledger."""
@@ -159,6 +169,10 @@ class MemoryLedger:
         if self._key is None:
             self._key = generated_key()
         return self._key
+
+
+def _is_of(name: str, agent: str) -> bool:
+    return name == agent or name.startswith(f"{agent}>")
 
 
 class Answer(Struct, frozen=True):

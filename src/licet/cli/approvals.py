@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from licet.assemble.gate import standing_approvals, stored_approvals
 from licet.assemble.states import State
 from licet.backends.approvals.requests import SESSION_ENDED, ApprovalStore, CannotAnswer, StoredRequest
-from licet.backends.approvals.standing import LocalStanding
+from licet.backends.approvals.standing import StoredStanding
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ARGUMENT_CHARACTERS_SHOWN
@@ -85,6 +85,12 @@ def list_command(every: bool, state: State | None) -> None:
     now, known = store.now(), _run(store.list())
     found = [kept for kept in known if every or kept.state(now) in _OPEN]
     documents = [_document(kept, now, known) for kept in found]
+    for name in _run(store.unbelieved()):
+        show(
+            f"{visible(name)} has rows in the database that no node of this state has signed: they do not count",
+            err=True,
+            colour="yellow",
+        )
     print_report({"requests": documents}, lambda _: _show_list(found, known, now, is_default=state is None))
 
 
@@ -213,7 +219,7 @@ def _store(state: State | None) -> ApprovalStore:
     return stored_approvals(place)
 
 
-def _standing(state: State | None) -> LocalStanding:
+def _standing(state: State | None) -> StoredStanding:
     return standing_approvals(state if state is not None else state_here())
 
 

@@ -1,26 +1,34 @@
 """`licet doctor`: tests which levels this machine supports, and says what the others need."""
 
+import asyncio
 import os
 import platform
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 from msgspec import Struct
 from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from licet.cli.options import json_option
+from licet.assemble.states import DatabaseState, State
+from licet.cli.options import json_option, state_option
 from licet.cli.output import coloured, print_report, show
 from licet.core.algebra.scope import visible
 from licet.core.policy.layer import LEVELS, Level
 from licet.errors import ManifestError
 from licet.guard.execution import SandboxUnavailable
+from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.organisation import machine_file, machine_organisation
 from licet.sandbox.probe import SOCKETS, WALLS, WORKER_WALLS, Support, look
 from licet.wasm.cache import on_linux, wasmtime_version
 from licet.wasm.python.build import BuildFailed, kept_runner
+
+if TYPE_CHECKING:
+    from licet.backends.postgres.health import Finding
 
 _WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")
 _WASM_DEGRADED = (
@@ -32,20 +40,78 @@ _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
 
 @click.command(name="doctor")
 @click.option("--attempts", "every", is_flag=True, help="Also list every attempt to break a wall.")
+@state_option("Also look at this state, if it is a database.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, every: bool) -> None:
+def command(ctx: click.Context, every: bool, state: State | None) -> None:
     """Test which levels this machine supports.
 
     Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
     is refused when a tool needs it. So are programs on a machine without namespaces, unless the manifest allows that.
     WASM tools need wasmtime: the walls are a second layer around it, which a manifest can do without.
-    If this machine has an organisation file, it is shown too. The exit code is 1 if a level is not supported, or if
-    that file cannot be used: everything is refused then.
+    If this machine has an organisation file, it is shown too, and so is a state in a database: whether it answers,
+    what a failover loses, and what holds its ledger back. The exit code is 1 if a level is not supported, or if that
+    file or that state cannot be used: everything is refused then.
     """
-    found, above = look(), _organisation()
-    print_report(_Checked(found, above), lambda _: _show(found, every, above))
-    ctx.exit(0 if all(map(found.keeps, _WALLED)) and not (above and above["problems"]) else 1)
+    found, above, health = look(), _organisation(), _health(state)
+    print_report(_Checked(found, above, health), lambda _: _show(found, every, above, health))
+    is_usable = not (above and above["problems"]) and not (health and health.is_broken)
+    ctx.exit(0 if all(map(found.keeps, _WALLED)) and is_usable else 1)
+
+
+class _Health(Struct, frozen=True):
+    """What a look at a state in a database has found."""
+
+    state: str
+    checks: Sequence["Finding"]
+
+    @property
+    def is_broken(self) -> bool:
+        return any(one.verdict == "no" for one in self.checks)
+
+
+def _health(state: State | None) -> _Health | None:
+    if not isinstance(state, DatabaseState):  # a directory has nothing that could be told before it is used
+        return None
+    from licet.backends.postgres.health import health_of
+
+    checks = [*health_of(state.database), *_of_node(state)]
+    return _Health(state.shown, checks)
+
+
+def _of_node(state: DatabaseState) -> Iterator["Finding"]:
+    """What this machine is to the state. A look begins no ledger, makes no key, and pins none."""
+    from licet.backends.postgres.health import Finding
+    from licet.backends.postgres.node_keys import KEY_FILE
+
+    if not (state.directory / KEY_FILE).exists():
+        yield Finding("node", "yes", "this machine is no node of it yet: its first call makes a key, to be enrolled")
+        return
+    try:
+        node = state.node
+        is_enrolled = asyncio.run(state.ledger().enrolled.check(node.public))
+        frozen = asyncio.run(state.freezes().view())
+    except (LedgerUnavailable, Unavailable) as wrong:
+        yield Finding("node", "no", str(wrong))
+        return
+    if is_enrolled:
+        yield Finding("node", "yes", f"this machine is enrolled: {node.public}")
+    else:
+        fix = f"`licet state enrol {node.public}`, with the key of an operator"
+        yield Finding("node", "no", f"this machine is not enrolled: {node.public}", fix)
+    for one in frozen.freezes:
+        limits = [f"{name} {value}" for name, value in (("agent", one.fact.agent), ("tool", one.fact.tool)) if value]
+        text = f"calls{' of ' if limits else ''}{' and '.join(limits)} are frozen: {one.fact.why or 'no reason given'}"
+        yield Finding("freeze", "degraded", text, "`licet thaw` ends it")
+
+
+def _show_health(health: _Health | None) -> Table | None:
+    if health is None:
+        return None
+    table = _table("state", "well", "what was found, and what to do")
+    for one in health.checks:
+        table.add_row(one.about, _verdict(one.verdict), _text([one.text, *filter(None, [one.fix])]))
+    return table
 
 
 def _organisation() -> dict[str, Any] | None:
@@ -69,7 +135,7 @@ def _show_organisation(above: dict[str, Any] | None) -> None:
         show(f"organisation  {above['file']} ({above['digest']}) narrows every policy here")
 
 
-def _show(found: Support, every: bool, above: dict[str, Any] | None) -> None:
+def _show(found: Support, every: bool, above: dict[str, Any] | None, health: _Health | None) -> None:
     console = Console(highlight=False, markup=False, emoji=False, color_system="auto" if coloured() else None)
     with console.capture() as drawn:
         console.print(_levels(found))
@@ -78,6 +144,9 @@ def _show(found: Support, every: bool, above: dict[str, Any] | None) -> None:
         if every:
             console.print()
             console.print(_attempts(found))
+        if (table := _show_health(health)) is not None:
+            console.print()
+            console.print(table)
     for line in drawn.get().splitlines():
         click.echo(line.rstrip())
     _show_organisation(above)
@@ -180,14 +249,16 @@ def _text(lines: tuple[str, ...] | list[str]) -> Text:
 
 
 class _Checked(Struct, frozen=True):
-    """What this machine supports, and its organisation file."""
+    """What this machine supports, its organisation file, and a state in a database."""
 
     support: Support
     organisation: dict[str, Any] | None
+    health: _Health | None
 
     def document(self) -> dict[str, object]:
         """As plain data."""
-        return {**_document(self.support), "organisation": self.organisation}
+        health = None if self.health is None else msgspec.to_builtins(self.health)
+        return {**_document(self.support), "organisation": self.organisation, "state": health}
 
 
 def _document(found: Support) -> dict[str, object]:

@@ -5,9 +5,7 @@ import asyncio
 import click
 from msgspec import UNSET
 
-from licet.assemble.states import State
-from licet.backends.freezes import SqliteFreezes
-from licet.backends.ledger.writer import SqliteLedger
+from licet.assemble.states import FreezeStore, LedgerStore, State
 from licet.backends.memory import SystemClock
 from licet.cli.options import Command, json_option, state_here
 from licet.cli.output import fail, print_report, show
@@ -17,7 +15,7 @@ from licet.guard.freezing import freeze_act, freeze_state
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
 
-def stores(state: State | None) -> tuple[SqliteFreezes, SqliteLedger]:
+def stores(state: State | None) -> tuple[FreezeStore, LedgerStore]:
     """The freezes and the ledger of a state."""
     place = state if state is not None else state_here()
     return place.freezes(), place.ledger()

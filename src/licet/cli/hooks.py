@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from licet.cli.options import FILE, Command, json_option
+from licet.assemble.states import State
+from licet.cli.options import FILE, STATE, Command, json_option
 from licet.cli.output import print_report, show, show_lines
 from licet.core.policy.servers import CODING_AGENTS
 
@@ -30,6 +31,7 @@ def command() -> None:
       licet hooks install --agent claude --yes
       licet hooks status                       (each hook is made to refuse a harmless call)
       licet hooks status --json
+      licet hooks state postgresql://hooks@db.example.com/licet
       licet hooks remove
 
     \b
@@ -68,6 +70,25 @@ def install_command(named: tuple[str, ...], scope: Any, policy: Path | None, yes
     from licet.cli.hooks_setup import install
 
     install(named, scope, policy, yes=yes)
+
+
+@command.command(name="state")
+@click.argument("state", metavar="[DIR|ADDRESS]", type=STATE, required=False)
+@click.option("--own", is_flag=True, help="Go back to a state directory for each policy.")
+@json_option
+def state_command(state: State | None, own: bool) -> None:
+    """Name the state of all hooks, such as a database that many nodes share; without words, show it.
+
+    Hooks take it from here alone, and never from $LICET_STATE: settings of a project may set variables of an agent. A
+    password of the database is in ~/.pgpass.
+
+    \b
+      licet hooks state postgresql://hooks@db.example.com/licet
+      licet hooks state --own
+    """
+    from licet.cli.hooks_setup import name_state
+
+    name_state(state, own=own)
 
 
 @command.command(name="remove")

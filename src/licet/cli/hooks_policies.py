@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.assemble.acceptance import PolicyMoved, accept_policy, review_of
 from licet.cli.init_mcp import Asking
@@ -202,7 +203,7 @@ def enter(plans: Sequence[PolicyPlan], policies: HookPolicies) -> HookPolicies:
         if plan.directory:
             policies = policies.with_project(plan.directory, str(plan.path))
         else:
-            policies = HookPolicies(policies.projects, str(plan.path))
+            policies = replace(policies, default=str(plan.path))
     write_policies(policies)
     return policies
 

@@ -15,8 +15,10 @@ from typing import Any, Literal, get_args
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 import licet
+from licet.assemble.states import State
 from licet.cli.hooks_policies import (
     PolicyPlan,
     enter,
@@ -49,7 +51,7 @@ from licet.hooks.install import (
     read_own_or_none,
     writing,
 )
-from licet.hooks.policy_choice import HookPolicies, NoPolicy, read_policies
+from licet.hooks.policy_choice import HookPolicies, NoPolicy, read_policies, write_policies
 from licet.hooks.resident_control import stop_residents
 from licet.hooks.switches import left_empty
 from licet.policy_files.policy_paths import NoHome, home_directory
@@ -74,6 +76,20 @@ def directories() -> Directories:
     if not (home := home_directory()):
         fail(str(NoHome()))
     return Directories(Path(home), Path(os.path.realpath(Path.cwd())), dict(os.environ))
+
+
+def name_state(state: State | None, *, own: bool) -> None:
+    """Write down the state of all hooks, or show it."""
+    if state is not None and own:
+        raise click.UsageError("--own goes without a state")
+    try:
+        policies = read_policies()
+        if state is not None or own:
+            policies = replace(policies, state="" if state is None else state.spelled)
+            write_policies(policies)
+    except (NoPolicy, NoHome) as wrong:
+        fail(str(wrong))
+    print_report({"state": policies.state or None}, lambda _: show(policies.state or "a directory for each policy"))
 
 
 # Install --------------------------------------------------------------------------------------------------------------

@@ -22,7 +22,16 @@ from msgspec.structs import replace
 from licet.assemble import Places, review
 from licet.assemble.policy_problems import listed_names
 from licet.assemble.review import state_directory
-from licet.assemble.states import KV, VARIABLE, BadState, DirectoryState, State, is_address, read_state
+from licet.assemble.states import (
+    KV,
+    VARIABLE,
+    BadState,
+    DirectoryState,
+    State,
+    environment_state,
+    is_address,
+    read_state,
+)
 from licet.cli.output import (
     JSON,
     first_problems,
@@ -311,6 +320,14 @@ def with_secrets(state: StateOf, file: Path | None) -> StateOf:
     return state
 
 
+def state_in_environment() -> State | None:
+    """The state that the variable names, for commands that take no `--state`; a usage error if it names none."""
+    try:
+        return environment_state()
+    except BadState as wrong:
+        raise click.UsageError(f"${VARIABLE}: {wrong}") from None
+
+
 def state_here() -> State:
     """The state of calls in the current directory, where none was named."""
     return DirectoryState(state_directory(Path.cwd()))
@@ -370,7 +387,7 @@ def read(path: Path, setting: Setting) -> PolicyDocument:
     if policy.manifest is not None and policy.manifest.approvals.delete == "manifest":
         from licet.assemble.acceptance import with_standing  # loads the stores of this machine
 
-        policy = replace(policy, manifest=with_standing(policy.manifest, path))
+        policy = replace(policy, manifest=with_standing(policy.manifest, path, state_in_environment()))
     return policy
 
 

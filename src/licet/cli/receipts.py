@@ -59,7 +59,8 @@ from licet.core.algebra.scope import visible
 from licet.core.ledger.entry import VERDICTS, Row, Unsound, check_row
 from licet.core.ledger.recorded_checks import DENIED, Checks, Tally
 from licet.core.ledger.verify import checkpoint_line
-from licet.guard.ports import EntryReader, LedgerUnavailable
+from licet.guard.entry_reader import EntryReader
+from licet.guard.ports import LedgerUnavailable
 
 
 def days(reader: EntryReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:

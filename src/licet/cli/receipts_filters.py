@@ -17,7 +17,7 @@ from licet.core.decision.request import Reason
 from licet.core.ledger.entry import Row
 from licet.core.ledger.recorded_checks import DENIED, UNLISTED, Checks, Tally
 from licet.core.values import canonical_json
-from licet.guard.ports import EntryReader
+from licet.guard.entry_reader import EntryReader
 
 
 class _Moment(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click alone

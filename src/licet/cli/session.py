@@ -15,7 +15,7 @@ from licet.cli.discovery import asked_elsewhere
 from licet.cli.options import json_option, open_default, state_here, state_of_manifest
 from licet.cli.output import fail, print_report, show
 from licet.core.algebra.scope import visible
-from licet.core.ledger.entry import Row, Unsound, check_row, time_text
+from licet.core.ledger.entry import NODES_SESSION, STATE_SESSION, Row, Unsound, check_row, time_text
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.session_end import end_stored_session, is_ended, session_end_entry
 
@@ -154,7 +154,7 @@ def _rows(place: State) -> list[Row]:
     """The last entry of each session; exits if there is no ledger that can be read."""
     try:
         with open_reader(ledger_place(place)) as reader:
-            return list(reader.sessions())
+            return [row for row in reader.sessions() if row.session not in (STATE_SESSION, NODES_SESSION)]
     except LedgerUnavailable as wrong:
         named = click.get_current_context().params.get("state") is not None
         fail(f"{wrong}{'' if named else asked_elsewhere()}")

@@ -14,6 +14,8 @@ from licet.cli.freeze import document, show_freezes, stores
 from licet.cli.options import FILE, json_option, state_here
 from licet.cli.output import fail, print_report, show
 from licet.cli.session import state_option
+from licet.cli.state_move import command as move_command
+from licet.cli.state_nodes import dismiss_command, enrol_command, nodes_command
 from licet.guard.freezing import ActRefused
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
@@ -30,6 +32,7 @@ def command(ctx: click.Context) -> None:
       licet state key operator.pem
       licet state init --operator ed25519:…
       licet state show
+      licet state move DIR postgresql://licet@db.internal/licet
 
     \b
     Exit codes:
@@ -118,3 +121,9 @@ def show_command(state: State | None = None) -> None:
 
     found = {"state": place.shown, "operators": view.keys, "freezes": [document(one) for one in view.freezes]}
     print_report({**found, "unsound": view.unsound}, text)
+
+
+command.add_command(move_command)
+command.add_command(enrol_command)
+command.add_command(dismiss_command)
+command.add_command(nodes_command)

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import click
 
-from licet.assemble.states import State
-from licet.backends.freezes import SqliteFreezes
-from licet.backends.ledger.writer import SqliteLedger
+from licet.assemble.states import FreezeStore, LedgerStore, State
 from licet.backends.memory import SystemClock
 from licet.backends.secrets import BadKey, SigningKey, read_approver_key
 from licet.cli.freeze import stores
@@ -61,7 +59,7 @@ def command(ctx: click.Context, ids: tuple[str, ...], every: bool, key: Path | N
     )
 
 
-async def _thaw(freezes: SqliteFreezes, ledger: SqliteLedger, ids: tuple[str, ...], key: SigningKey | None) -> StateAct:
+async def _thaw(freezes: FreezeStore, ledger: LedgerStore, ids: tuple[str, ...], key: SigningKey | None) -> StateAct:
     act = thaw_act(ids, SystemClock().now(), await freezes.view(), "command", key)
     await keep_act(freezes, ledger, act)
     return act

@@ -399,7 +399,7 @@ def _fingerprint(request: Request) -> bytes:
 class ClientCall:
     """One running request of the client, given to the backend."""
 
-    def __init__(self, request: Request, claims: Claims, wishes: Wishes, client: Client) -> None:
+    def __init__(self, request: Request, claims: Claims, wishes: Wishes, client: Client, call_id: str = "") -> None:
         self.request = request
         self.method = request.method
         self.task: asyncio.Task[None] | None = None
@@ -409,6 +409,7 @@ class ClientCall:
         self._outcome: Callable[[Id], Message] | None = None  # of a call that ended while it waited
         self._rounds = 0
         self._questions = Questions(self._ask_soon)  # that the client's next request answers
+        self.call_id = call_id  # that the client gave this call; empty if it gave none
         self._attach(request.id, claims, wishes)
 
     @property

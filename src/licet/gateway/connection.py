@@ -14,6 +14,7 @@ from licet.gateway.catalog import Catalog, ListKind, error_result
 from licet.gateway.client import FLAGS, Client, ClientCall, Refusal, Resource, Stream, shortened
 from licet.gateway.governed_servers import GovernedServers
 from licet.gateway.limits import LAST_WORDS_SECONDS, MOST_RUNNING, MOST_SUBSCRIPTIONS, UNREAD_BYTES, UNREAD_MESSAGES
+from licet.guard.repeated_calls import ID_FORM, is_call_id
 from licet.mcp import protocol
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
@@ -133,7 +134,8 @@ class Connection:
         if self._client.era == "2026" and any(params[key] is not None for key in again):
             self._client.waiting.take(request).repeated(request, claims, wishes)
             return
-        call = ClientCall(request, claims, wishes, self._client)
+        call_id = "" if wishes.call_id is None else _call_id(row.name, wishes.call_id)
+        call = ClientCall(request, claims, wishes, self._client, call_id)
         call.task = asyncio.create_task(self._run(call, params))
         self._calls[call.task] = call
         call.task.add_done_callback(self._calls.pop)
@@ -307,6 +309,15 @@ class Connection:
 
 def _failure(error: ProtocolError, request_id: Id) -> Failure:
     return Failure(request_id, error.code, error.message, error.data)
+
+
+def _call_id(method: str, given: object) -> str:
+    """The id of a tool call. An error where it would have no effect: the client relies on it when it calls again."""
+    if method != "tools/call":
+        raise ProtocolError(INVALID_PARAMS, f"`{protocol.CALL_ID_KEY}` is for `tools/call` alone")
+    if not isinstance(given, str) or not is_call_id(given):
+        raise ProtocolError(INVALID_PARAMS, f"expected `{protocol.CALL_ID_KEY}` to be text of {ID_FORM}")
+    return given
 
 
 def _text(params: dict[str, Any], key: str) -> str:

@@ -134,6 +134,7 @@ def gateway_servers(
             offers_changed=governed.offers_changed,
             announces=announces[name],
             stands=start.stands,
+            frozen=lambda: gate.frozen,
         )
         for name, start in starts.items()
     )

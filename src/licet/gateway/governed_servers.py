@@ -298,7 +298,8 @@ class GovernedServers:
     ) -> Result:
         CALLER.set(client)  # of this task alone: each request has one
         _WANTED.set(wanted)
-        result = await self._session.call(tool, arguments)
+        call_id = client.call_id if client is not None else ""
+        result = await self._session.call(tool, arguments, id=call_id or None)
         if result.reason == "LEDGER_UNAVAILABLE":  # the model is told the code alone
             self._report(" ".join(result.explain().split()))
         return result

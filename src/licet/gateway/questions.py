@@ -201,10 +201,14 @@ class ServerMessages(Peer):
             self._read(f"a message about progress of the server `{server}`", message)
 
     def _read(self, source: str, value: object) -> None:
-        """Remember what the client is told. A server that floods must not make questions slow: the rest is unknown."""
+        """Remember what the client is told. A server that floods must not make questions slow: the rest is unknown.
+
+        Nobody waits until it is kept: a connection is one session of one process, and a session with a name, which
+        another process could continue, is tainted from its start in each of them.
+        """
         if self._remembered < MOST_REMEMBERED:
             self._remembered += self._gate.policy.flow is not None
-            self._session.read(source, value)
+            self._session.be_given(source, value)
 
     def dropped(self, server: str, text: str) -> None:
         """Report something of a server that was dropped. The receipt of a running call notes it, too."""

@@ -38,6 +38,8 @@ from licet.guard.execution import Pausable
 from licet.guard.flow_steps import value_of_mcp
 from licet.guard.gate import BareGate
 from licet.guard.grant import Grant
+from licet.guard.limits import FREEZE_LOOK_SECONDS
+from licet.guard.ports import Unavailable
 from licet.guard.registration import Registered
 from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.jsonrpc import Id
@@ -209,7 +211,8 @@ class RunningServer:
     """Keeps one server running from `start` to `close`. `links` starts its process, or connects to it.
 
     It is told of the client capabilities `announces`. `stands` says whether the standing approval of deletes, under
-    which `links` started it last, still counts: once it does not, the server is started again, without it.
+    which `links` started it last, still counts: once it does not, the server is started again, without it. `frozen`
+    says why people have stopped its agent: its process ends, and another one is started when they let it go on.
     """
 
     def __init__(
@@ -224,9 +227,11 @@ class RunningServer:
         offers_changed: Callable[[], None] = lambda: None,
         announces: Mapping[str, Any] | None = None,
         stands: Callable[[], bool] = lambda: True,
+        frozen: Callable[[], str] = lambda: "",
     ) -> None:
         self.server = server
-        self._stands = stands
+        self._stands, self._frozen = stands, frozen
+        self._is_frozen = False  # whether it waits for the end of a freeze
         self._lapsed = asyncio.Event()  # the approval does not count any more
         self.locked = locked  # None if nothing is compared
         self.opened: Opened | None = None
@@ -261,6 +266,8 @@ class RunningServer:
             self._settled.clear()
             self._upstream = None  # nothing more is asked of the process that may delete
             self._lapsed.set()
+        if self._is_frozen and not self._why_frozen():
+            self._settled.clear()  # it is started again
         await self._settled.wait()
 
     def upstream(self) -> Upstream:
@@ -340,6 +347,7 @@ class RunningServer:
     async def _keep(self) -> None:
         loop, tries = asyncio.get_running_loop(), 0
         while True:
+            await self._until_thawed()
             began, self._is_up = loop.time(), False
             try:
                 await self._live_once()
@@ -352,6 +360,8 @@ class RunningServer:
             if self._lapsed.is_set():  # its calls wait until it runs again
                 self._lapsed.clear()
                 self._report(f"{self.server.name}: {self._problem}")
+                continue
+            if self._why_frozen():
                 continue
             self._set(failed=not self._is_up)
             tries = 0 if loop.time() - began > HEALTHY_SECONDS else tries + 1
@@ -380,12 +390,13 @@ class RunningServer:
                 self._settled.set()
                 watching = asyncio.create_task(self._watch(upstream))
                 standing = asyncio.create_task(self._until_lapsed())
+                freezing = asyncio.create_task(self._until_frozen())
                 ending = asyncio.create_task(upstream.ended())
                 try:
-                    await asyncio.wait((ending, standing), return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait((ending, standing, freezing), return_when=asyncio.FIRST_COMPLETED)
                     self._problem = f"it has ended ({ending.result()})" if ending.done() else _WITHOUT
                 finally:
-                    for task in (watching, standing, ending):
+                    for task in (watching, standing, freezing, ending):
                         task.cancel()
             finally:
                 self._upstream = None
@@ -400,6 +411,30 @@ class RunningServer:
                 return
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._lapsed.wait(), STANDING_SECONDS)
+
+    async def _until_frozen(self) -> None:
+        """Wait until its agent was frozen, and its calls had the time to end for that reason."""
+        while not self._why_frozen():
+            await asyncio.sleep(FREEZE_LOOK_SECONDS)
+        await asyncio.sleep(1.5 * FREEZE_LOOK_SECONDS)
+
+    async def _until_thawed(self) -> None:
+        """Wait as long as its agent is frozen."""
+        if not (why := self._why_frozen()):
+            return
+        self._is_frozen, self._problem = True, f"it is frozen: {why}"
+        self._report(f"{self.server.name}: {self._problem}")
+        self._settled.set()  # calls are refused
+        while self._why_frozen():
+            await asyncio.sleep(FREEZE_LOOK_SECONDS)
+        self._settled.clear()
+        self._is_frozen = False
+
+    def _why_frozen(self) -> str:
+        try:
+            return self._frozen()
+        except Unavailable as broken:  # it may be frozen, and all of its calls are refused
+            return str(broken)
 
     def _check_claim(self, opened: Opened) -> None:
         """Refuse a server that claims another version than it did when connector lists were applied to it."""

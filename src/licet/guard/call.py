@@ -39,11 +39,12 @@ from licet.guard.bind import BoundContext, is_available
 from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
-from licet.guard.facts import Call, SessionFacts, begun
+from licet.guard.facts import Call, SessionFacts, begun, in_opening
 from licet.guard.flow_steps import judge_call
 from licet.guard.grant import Grant
 from licet.guard.memory import Moment
 from licet.guard.ports import Agreement, Beginning, LedgerUnavailable, Unavailable
+from licet.guard.read_elsewhere import keep_entry, open_entry
 from licet.guard.receipt import decision_of, progress_of
 from licet.guard.registration import Registered
 from licet.guard.repeated_calls import find_first, result_again
@@ -94,9 +95,10 @@ async def begin(
     id: str = "",  # noqa: A002
 ) -> Call:
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
-    await look_up_end(session)  # at each call: `licet session end` is another process
-    if session.gate.ports.opening is None:  # which asks the same, exactly when the call begins
-        await look_up_freeze(session, tool)
+    with in_opening(session.gate.policy, tool):
+        await look_up_end(session)  # at each call: `licet session end` is another process
+        if not session.store_error and session.gate.ports.opening is None:  # which asks it when the call begins
+            await look_up_freeze(session, tool)
     session.gate.renew_standing()
     return begun(session, tool, purpose, moment, id)
 
@@ -371,12 +373,12 @@ async def record(call: Call) -> None:
         call.decision = decision_of(call)
         call.listed_all = call.grant is not None and call.grant.lists_all
         if opening is None:
-            await in_time(call.stores, ledger.record(call.decision), "the ledger")
+            await in_time(call.stores, keep_entry(call, ledger, call.decision), "the ledger")
             return
         if claims:  # what was spent before is not known yet: the receipt has it
             call.decision = replace(call.decision, budget=None, cost_usd=money_text(claims[-1].cost_usd))
         begins = Beginning(call.decision, claims, call.to_use)
-        opened = await in_time(call.stores, opening.open(begins), "the ledger")
+        opened = await in_time(call.stores, open_entry(call, opening, begins), "the ledger")
     except Exception as error:
         fix = str(error) if isinstance(error, LedgerUnavailable | Unavailable) else ""
         call.refuse("LEDGER_UNAVAILABLE", f"the ledger could not keep the decision: {type(error).__name__}", fix)

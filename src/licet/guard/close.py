@@ -15,6 +15,7 @@ from licet.guard.flow_steps import Handed, hand_over, unrecorded
 from licet.guard.grant import Grant
 from licet.guard.limits import CLOSING_SECONDS, MOST_OF_LOGS
 from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.guard.read_elsewhere import keep_entry
 from licet.guard.receipt import made_receipt
 from licet.guard.redaction.redact import encoded, in_turn, shown
 from licet.guard.registration import Registered
@@ -62,7 +63,7 @@ async def close(call: Call, parts: ResultParts) -> Result:
     if ledger is not None:
         try:
             handed, made = await finish(call.stores, made_receipt(call, parts), "the receipt")
-            await finish(call.stores, ledger.record(made), "the ledger")
+            await finish(call.stores, keep_entry(call, ledger, made), "the ledger")
         except (asyncio.CancelledError, Exception) as error:  # a ledger, which may be a user's, can cancel itself
             _unrecorded(call, parts, error)
             handed = unrecorded(call, handed, parts.error) if handed is not None else None

@@ -5,7 +5,8 @@ There is no step here, so each step imports this module, and none of them needs 
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, NoReturn
@@ -23,7 +24,7 @@ from licet.core.policy.flow import Flow
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import StandingApproval
 from licet.errors import Refused
-from licet.guard.deadlines import Deadline, StoreDeadline
+from licet.guard.deadlines import CURRENT, Deadline, StoreDeadline
 from licet.guard.grant import CallIdentity, Grant, Observer
 from licet.guard.kept_result import Repeated
 from licet.guard.limits import LONG_RESULT, LONGEST_TOOL_NAME, STORE_SECONDS
@@ -263,6 +264,24 @@ class Call(Struct, eq=False):
         raise Refused(Deny(self.request, (Ground(reason, text[:MOST_OF_A_GROUND], fix=fix),), use))
 
 
+def opening_seconds(policy: RegisteredTools, tool: object = None) -> float:
+    """How long stores may take to open a call: no longer than its tool may run. Without a tool: to open a session."""
+    found = policy.tools.get(tool) if type(tool) is str else None
+    of_policy = policy.manifest.limits.get("wall_seconds", STORE_SECONDS)
+    return min(STORE_SECONDS, of_policy if found is None else found.seconds)
+
+
+@contextmanager
+def in_opening(policy: RegisteredTools, tool: object = None) -> Iterator[None]:
+    """Meanwhile, stores give up in time to open a call, or a session."""
+    outer = CURRENT.get()
+    CURRENT.set(StoreDeadline(opening_seconds(policy, tool)))
+    try:
+        yield
+    finally:
+        CURRENT.set(outer)
+
+
 def begun(
     session: SessionFacts,
     tool: str,
@@ -285,7 +304,7 @@ def begun(
         clock.monotonic(),
         session.request(name),
         purpose,
-        StoreDeadline(STORE_SECONDS),
+        StoreDeadline(opening_seconds(policy, name)),
         asyncio.current_task(),
         id=id,
     )

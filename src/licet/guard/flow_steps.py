@@ -21,13 +21,18 @@ from licet.core.decision.request import FLOW_REASONS
 from licet.core.flow.judgement import Found, Judgement, Met, Unmet, value_name
 from licet.core.flow.labels import ANY_READ, is_private, labels_of_result, leaves, scalars, secrets_of_result
 from licet.core.flow.session_knowledge import Known, Reading, was_read
-from licet.core.ledger.entry import Entry, FlowFact, FoundFact, MetFact, SecretFact, UnmetFact
+from licet.core.ledger.entry import (
+    FlowFact,
+    FoundFact,
+    MetFact,
+    SecretFact,
+    UnmetFact,
+)
 from licet.core.policy.flow import Flow, ResultLabels, SecretSource
 from licet.core.policy.layer import Layer, Rule
 from licet.core.review.sensitive import holds_keys
 from licet.declare.arguments import received
-from licet.guard.deadlines import in_time
-from licet.guard.facts import Call, SessionFacts
+from licet.guard.facts import Call
 from licet.guard.grant import Grant
 from licet.guard.kept_result import Brought, Repeated
 from licet.guard.limits import (
@@ -39,14 +44,11 @@ from licet.guard.limits import (
     POINTERS_LISTED,
     UNMET_SHOWN,
 )
-from licet.guard.memory import SessionMemory
-from licet.guard.ports import Ledger, ReadableLedger
+from licet.guard.read_elsewhere import above, restore
 from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered
 from licet.guard.result_parts import ResultParts
-from licet.guard.session_end import SESSION_END
 
-_PURPOSE = b"licet flow values"
 _UNTRUSTED = ResultLabels()
 # That a person is asked about a call is said in words of licet alone. If it tainted, the same call would be asked about
 # a second time when it is repeated: first because it writes, then because of the question.
@@ -135,54 +137,6 @@ def with_readers(reach: Reach, ceiling: CapabilitySet) -> Reach:
     denies = tuple(Rule(one, origin, "flow.secrets") for one in ceiling.deny)
     layer = Layer("readers", _READERS, origin, rules(ceiling), denies)
     return replace(reach, layers=(*reach.layers, layer), grant=reach.grant & ceiling)
-
-
-async def restore(call: Call, memory: SessionMemory) -> None:
-    """Read from the ledger what this session has read in other processes, once. Until then, it may have read all."""
-    if memory.is_restored and not memory.unreadable:
-        return
-    session, ledger = call.session, call.ports.ledger
-    for above in reversed([*_above(session)]):
-        if above.memory is not None:
-            await _restore(call, above, above.memory, ledger)
-    await _restore(call, session, memory, ledger)
-
-
-def _above(session: SessionFacts) -> Iterator[SessionFacts]:
-    while session.parent is not None:
-        session = session.parent
-        yield session
-
-
-async def _restore(call: Call, session: SessionFacts, memory: SessionMemory, ledger: Ledger | None) -> None:
-    if memory.is_restored or ledger is None:  # without a ledger, the call is refused
-        return
-    if not isinstance(ledger, ReadableLedger):
-        memory.restore((), None, "this ledger cannot be read: what the session did before is not known")
-        return
-    try:
-        found = await in_time(call.stores, ledger.entries_of(*session.name), "the ledger")
-        key = await in_time(call.stores, ledger.derived(_PURPOSE), "the ledger")
-    except Exception as error:
-        memory.not_restored(f"the ledger could not be read: {type(error).__name__}")  # the next call tries again
-        return
-    running = {one.receipt for one in list(session.gate.running)}
-    ended = {one.id for one in found if one.kind == "receipt"}
-    # A call without a receipt may have returned something before its process ended.
-    earlier = [one for one in found if one.kind == "receipt" and one.tool != SESSION_END]
-    earlier += [one for one in found if one.kind == "decision" and one.id not in ended | running]
-    # A delegate knows what its parent knows. A memory that was dropped here is noted if it was given anything.
-    is_resumed = session.parent is None and not all(session.gate.made(one.id) for one in earlier)
-    memory.restore(earlier, key, is_resumed=is_resumed, also=_secrets_since(call, earlier))
-
-
-def _secrets_since(call: Call, earlier: Iterable[Entry]) -> Iterator[SecretSource]:
-    """The secrets of the policy in force that calls may have read under another one, whose receipts do not say so."""
-    flow, digest = call.flow, call.session.gate.policy.digest
-    for one in earlier if flow is not None else ():
-        returned = one.result is not None or (isinstance(one.flow, FlowFact) and one.flow.taints is True)
-        if flow is not None and returned and one.manifest != digest:
-            yield from secrets_of_result(flow, one.tool, ANY_READ)
 
 
 # What a person is shown ----------------------------------------------------------------------------------------------
@@ -327,7 +281,7 @@ def hand_over(call: Call, handed: Handed | None) -> None:
     if not call.is_heard or (is_same and call.flow is None):
         return
     # A delegate that was ended meanwhile has none any more, and its result still goes to the code of its parent.
-    memories = (one.memory for one in (call.session, *_above(call.session)))
+    memories = (one.memory for one in (call.session, *above(call.session)))
     memory = next((one for one in memories if one is not None), None)
     if memory is None:
         if call.flow is not None or call.session.ended:

@@ -409,6 +409,14 @@ class _Delegated(BareGate):
         """As for the parent, whose policy this gate follows."""
         self._parent.renew_standing()
 
+    def next_receipt(self) -> str:
+        """A new receipt id, of the parent."""
+        return self._parent.next_receipt()
+
+    def made(self, receipt: str) -> bool:
+        """Whether a receipt id is of the parent, or of any delegate of it."""
+        return self._parent.made(receipt)
+
     def follows(self, policy: RegisteredTools) -> bool:
         """Whether a policy is in force here, and nothing above this gate was reloaded. Thread-safe, never reloads."""
         return self._policy is policy and self._parent.follows(self._followed)

@@ -5,8 +5,9 @@ their parent. Only the host adds to the task. Results are added when they are ha
 `licet.guard.flow_steps`. A call is judged by what had been handed out when it was made, so that calls made together do
 not vouch for each other.
 
-Nothing here is kept on disk. A session that has receipts of another process counts as tainted: what its host gave it is
-in no receipt. It gets its secrets back from them, and earlier values are unknown. Any thread may use a memory.
+Nothing here is kept on disk. Before anybody gets a text, the ledger has that it taints, and which secrets it has; so a
+session that goes on in another process is as tainted there. Earlier values are unknown there. `Chains` tells whether
+other processes have written about a session since its entries were read. Any thread may use a memory.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import hashlib
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 from weakref import WeakSet, WeakValueDictionary
@@ -22,6 +23,7 @@ from weakref import WeakSet, WeakValueDictionary
 from licet.core.flow.indexed import Indexed
 from licet.core.flow.session_knowledge import Known, Reading
 from licet.core.ledger.entry import Entry, FlowFact, SecretFact
+from licet.core.limits import MOST_TAINTS
 from licet.core.policy.flow import SecretSource
 from licet.guard.limits import MEMORIES_KEPT, SESSIONS_NOTED
 from licet.guard.ports import free_after_fork
@@ -29,8 +31,55 @@ from licet.guard.ports import free_after_fork
 _T = TypeVar("_T")
 _DROPPED = "this session was given something before, and what it knew was dropped"
 _UNNOTED = "more sessions than are noted were given something: this one may be one of them"
-_OTHER_POLICY = "the policy of its origins was changed, and what it had read before is not known by it"
-_RESUMED = "this session was begun earlier, and what its host has given it since is not known"
+OTHER_POLICY = "the policy of its origins was changed, and what it had read before is not known by it"
+
+
+class Chains:
+    """How much of a session's chains in the ledger is known: what was read, and what this process wrote after that.
+
+    An entry of this process that is read before its writer has returned counts as read, and not a second time.
+    """
+
+    def __init__(self) -> None:
+        self._read: dict[str, int] = {}  # by agent: so many entries of its chain, from the first one
+        self._written: dict[str, set[tuple[str, str]]] = {}  # by agent: own entries after these, by id and kind
+        self._begun: set[tuple[str, str]] = set()  # own entries that are being written
+
+    def begin(self, entry: Entry) -> None:
+        """An entry is about to be written."""
+        self._begun.add((entry.id, entry.kind))
+
+    def end(self, entry: Entry, *, is_kept: bool) -> None:
+        """It is in the ledger, or nobody knows whether it is."""
+        key = entry.id, entry.kind
+        if key in self._begun:
+            self._begun.remove(key)
+            if is_kept:
+                self._written.setdefault(entry.agent, set()).add(key)
+
+    def known(self) -> tuple[dict[str, int], dict[str, int]]:
+        """By agent, how many entries were read, and with them, how many are known. To be asked before the ledger is."""
+        whole = dict(self._read)
+        for agent, keys in self._written.items():
+            if keys:
+                whole[agent] = whole.get(agent, 0) + len(keys)
+        return dict(self._read), whole
+
+    def caught_up(self, lengths: Mapping[str, int]) -> None:
+        """Chains of these lengths are known."""
+        if self.known()[1] == lengths:  # otherwise more was written meanwhile
+            self._read = dict(lengths)
+            self._written.clear()
+
+    def read(self, after: Mapping[str, int], found: Iterable[Entry]) -> None:
+        """The entries after so many ones were read. If another reader was first, nothing changes."""
+        if after != self._read:
+            return
+        for entry in found:
+            key = entry.id, entry.kind
+            self._read[entry.agent] = self._read.get(entry.agent, 0) + 1
+            self._begun.discard(key)
+            self._written.get(entry.agent, set()).discard(key)
 
 
 class Moment:
@@ -53,6 +102,10 @@ class SessionMemory:
         self._turns: list[str] = []
         self._parent = parent
         self._is_held = False  # whether what a delegate reads stays its own, until its answer is handed back
+        self.chains = Chains()  # of the first session of delegates alone
+        self._ungiven: dict[str, None] = {}  # why it is tainted, while no entry of the ledger says that it is
+        self._is_kept_tainted = False  # whether an entry says so
+        self._unfinished: dict[str, None] = {}  # calls of other processes without a receipt, which may return anything
         self.is_restored = False  # whether the receipts of an earlier process have been read
         self._is_reopened = False  # whether there were some: their values are unknown
         self._unreadable = ""  # why they could not be read, until they can be
@@ -84,13 +137,14 @@ class SessionMemory:
     def begin_tainted(self, why: str) -> None:
         """Begin as tainted, before anybody else knows this memory."""
         self._known.taint(why)
+        self._ungiven[why] = None
 
     def taint(self, why: str) -> None:
         """Let origins matter from now on. Taint never goes away."""
         with self._lock:
             self._freeze()
             self._known.taint(why)
-            self._noted()
+            self._noted(why)
             if self._parent is not None:  # also of one whose answer is awaited: its calls are made by the same code
                 self._parent.taint(why)
 
@@ -99,11 +153,13 @@ class SessionMemory:
         with self._lock:
             self._freeze()
             self._known.lose(why)
-            self._noted()
+            self._noted(why)
             if self._parent is not None:
                 self._parent.lose(why)
 
-    def _noted(self) -> None:
+    def _noted(self, why: str) -> None:
+        if len(self._ungiven) < MOST_TAINTS:
+            self._ungiven[why] = None
         if self._note is not None:
             self._note()
 
@@ -126,7 +182,7 @@ class SessionMemory:
             if moment is not None:
                 self._moments.discard(moment)
                 known = known if moment.known is None else moment.known
-            if why := self.unreadable:
+            if why := self.unreadable or self.unfinished:
                 known = known.child()
                 known.lose(why)
             if not is_long and not known.is_long:
@@ -185,7 +241,7 @@ class SessionMemory:
             else:
                 self._known.hear_of(result)
             if not result.reading.receipt:
-                self._noted()
+                self._noted(result.reading.about or "a result")
             if self._parent is not None:
                 self._parent.keep(result, is_text=is_text and not self._is_held)
 
@@ -224,43 +280,93 @@ class SessionMemory:
             if self._parent is not None and not self._is_held:
                 self._parent.absorb(known)
 
-    # For a session that is opened again ------------------------------------------------------------------------------
+    # For a session that other processes have, or had ------------------------------------------------------------------
+
+    @property
+    def first(self) -> "SessionMemory":
+        """The memory of the session that is no delegate's."""
+        return self if self._parent is None else self._parent.first
+
+    def ungiven(self) -> tuple[str, ...]:
+        """Why it is tainted, if the ledger has to be told; empty if an entry says that it is, or it is not."""
+        with self._lock:
+            return () if self.first.is_kept_tainted else tuple(self._ungiven)
+
+    @property
+    def is_kept_tainted(self) -> bool:
+        """Whether an entry of the ledger says that this session is tainted."""
+        return self._is_kept_tainted
+
+    def was_kept(self, entry: Entry) -> None:
+        """The ledger has an entry of this session, or of a delegate."""
+        if taints(entry):
+            self._is_kept_tainted = True
 
     def restore(
         self,
-        earlier: Iterable[Entry],
+        found: Iterable[Entry],
         key: bytes | None,
         unreadable: str = "",
         *,
-        is_resumed: bool = False,
+        is_reopened: bool = False,
+        unfinished: Iterable[str] = (),
         also: Iterable[SecretSource] = (),
+        why: str = "",
     ) -> None:
-        """Restore taint and secrets from the receipts of this session, before it is asked anything.
+        """Restore taint and secrets from the entries of this session, before it is asked anything.
 
-        Their values stay unknown. If it is resumed, another process had it, and it counts as tainted: what a host gives
-        it is in no receipt. `unreadable` is why this ledger never gives receipts: it may have read any secret. `also`
-        are secrets that receipts do not name, since they were made under another policy.
+        Values stay unknown that another process read, if it `is_reopened`. `unfinished` are calls of other processes
+        that may return anything yet, or have. `unreadable` is why this ledger never gives entries: it may have read any
+        secret. `also` are secrets that entries do not name, and `why` is a taint that they do not, since they were made
+        under another policy.
         """
-        found = list(earlier)
+        earlier = list(found)
         with self._lock:
             if self.is_restored:
                 return
             if key is not None:
                 self.key = key
+            self._unfinished.update(dict.fromkeys(unfinished))
+            self._take_in(earlier, also, why)
             # Also what calls are judged by that were made before: nobody was asked about them yet.
-            for known in {id(one): one for one in self._states()}.values():
-                for entry in found:
-                    _restore(known, entry)
-                known.read_secrets(also, _OTHER_POLICY)
+            for known in self._states():
                 if unreadable:
                     known.lose(unreadable)
-                elif is_resumed:
-                    known.taint(_RESUMED)
                 if self._parent is not None:
                     self._parent.pass_on(known)  # it may have been restored after this one began
-            self._is_reopened = bool(found or unreadable)
+            self._is_reopened = is_reopened or bool(self._unfinished or unreadable)
             self.is_restored = True
             self._unreadable = ""
+
+    def learn(
+        self,
+        found: Iterable[Entry],
+        *,
+        unfinished: Iterable[str] = (),
+        also: Iterable[SecretSource] = (),
+        why: str = "",
+    ) -> None:
+        """Learn what other processes have written since, and let all delegates learn it, as if they were restored."""
+        later, sources, open_calls = list(found), list(also), list(unfinished)
+        with self._lock:
+            self._unfinished.update(dict.fromkeys(open_calls))
+            self._take_in(later, sources, why)
+            self._is_reopened = self._is_reopened or bool(later or open_calls)
+            delegates = list(self._delegates)
+        for delegate in delegates:
+            delegate.learn(later, also=sources, why=why)
+
+    def _take_in(self, found: Iterable[Entry], also: Iterable[SecretSource], why: str) -> None:
+        for entry in found:
+            self.was_kept(entry)
+            if entry.kind == "receipt":
+                self._unfinished.pop(entry.id, None)
+        for known in {id(one): one for one in self._states()}.values():
+            for entry in found:
+                _restore(known, entry)
+            known.read_secrets(also, OTHER_POLICY)
+            if why:
+                known.taint(why)
 
     def not_restored(self, why: str) -> None:
         """Say that the receipts cannot be read now. Until they can be, the session may have read anything."""
@@ -270,6 +376,15 @@ class SessionMemory:
     def unreadable(self) -> str:
         """Why the receipts of this session, or of one above it, cannot be read now; empty if they can."""
         return self._unreadable or (self._parent.unreadable if self._parent is not None else "")
+
+    @property
+    def unfinished(self) -> str:
+        """A call of another process that has no receipt yet, of this session or of one above it; empty if none has."""
+        return next(iter(self._unfinished), "") or (self._parent.unfinished if self._parent is not None else "")
+
+    def caught_up(self) -> None:
+        """Say that the ledger could be read again."""
+        self._unreadable = ""
 
     @property
     def is_reopened(self) -> bool:
@@ -295,6 +410,8 @@ class SessionMemory:
             for one in self._moments:
                 one.known = None if one.known is None else _forgotten(one.known)
             self.is_restored = False
+            self.chains = Chains()
+            self._unfinished.clear()
             delegates = list(self._delegates)
         for delegate in delegates:
             delegate.forget()
@@ -365,16 +482,19 @@ def _digest(name: tuple[str, str]) -> bytes:
 def _forgotten(known: Known) -> Known:
     other = known.without_results()
     if known.has_read:
-        other.lose(_OTHER_POLICY)
+        other.lose(OTHER_POLICY)
     return other
+
+
+def taints(entry: Entry) -> bool:
+    """Whether an entry says that its session is tainted."""
+    return isinstance(entry.flow, FlowFact) and (entry.flow.taints is True or bool(entry.flow.tainted_by))
 
 
 def _restore(known: Known, entry: Entry) -> None:
     flow = entry.flow
-    # Without `flow:`, nothing is known about what it returned; without a receipt, it may have returned anything.
-    if not isinstance(flow, FlowFact) or entry.kind == "decision":
+    if not isinstance(flow, FlowFact):  # without `flow:`, nothing is known about what it returned
         known.lose(entry.id)
-    if not isinstance(flow, FlowFact):
         return
     for why in flow.tainted_by:
         known.taint(why)

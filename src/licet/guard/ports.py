@@ -12,18 +12,18 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, BinaryIO, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, BinaryIO, Literal, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
 from licet.core.algebra.rules import Capability
 from licet.core.decision.request import Approval, Ground, Spent, Usage
-from licet.core.ledger.entry import Checkpoint, Entry, Row
+from licet.core.ledger.entry import Entry
 from licet.core.ledger.state_acts import StateAct, StateView
 from licet.core.policy.terms import Approvals, Budget, StandingApproval
 from licet.core.policy.tool import ToolSpec
@@ -453,117 +453,24 @@ class Ledger(Protocol):
 
 @runtime_checkable
 class ReadableLedger(Ledger, Protocol):
-    """A ledger from which a session that is opened again learns what it has read before.
+    """A ledger from which a session learns what it has read before, and what it reads in other processes.
 
-    Without one, a session under a policy with `flow:` counts as one that has read untrusted text.
+    Without one, a session under a policy with `flow:` counts as one that has read untrusted text. Each agent that has
+    entries in a session has a chain of them; the names of delegates begin with the agent's and `>`. An entry that
+    `record` has returned for, in any process, is in every later answer.
     """
 
-    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
-        """The entries of a session and of its delegates, in any order; `LedgerUnavailable` if they cannot be read."""
+    async def lengths_of(self, agent: str, session: str) -> Mapping[str, int]:
+        """How many entries a session and its delegates have, by agent. It is asked at each call, so it is cheap."""
+
+    async def entries_of(self, agent: str, session: str, after: Mapping[str, int] | None = None) -> Sequence[Entry]:
+        """The entries of a session and of its delegates, in any order; `LedgerUnavailable` if they cannot be read.
+
+        Of the agents in `after`, the first so many entries are left out.
+        """
 
     async def derived(self, purpose: bytes) -> bytes:
         """A secret for one purpose, which only the holder of the ledger's key can compute."""
-
-
-Moment = datetime | str  # a time, or its text as entries have it
-
-
-class EntryReader(Protocol):
-    """A ledger as it was when it was opened, for commands: in a file, or in a database of several nodes.
-
-    It verifies nothing. An entry of a database that has no place in the tree yet is listed and shown with the number
-    0, and `entries`, `hashes` and `size` leave it out. Everything raises `LedgerUnavailable` if it cannot be read.
-    """
-
-    ledger: str  # its id
-    key: str  # its public key, as the ledger itself says it
-    path: str  # its file or its address, as messages show it and commands take it
-    keys: str  # the path of its `….key` and `….pub`, without their endings
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def close(self) -> None:
-        """Release the file or the connection."""
-
-    def list(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        verdict: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        limit: int = 50,
-        before: int | None = None,
-        kind: str | None = "receipt",
-    ) -> Sequence[Row]:
-        """Entries that match all given filters, the newest first; with `before`, only those before that number."""
-
-    def containing(
-        self,
-        *texts: Sequence[str],
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        verdict: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> Iterator[Row]:
-        """Receipts whose body contains at least one text of each list, the newest first."""
-
-    def counts(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> Iterator[tuple[str, str, str, int]]:
-        """The number of receipts per day, agent and verdict, the newest day first."""
-
-    def unended(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        limit: int = 50,
-    ) -> tuple[Sequence[Row], int]:
-        """Decisions without a receipt, the newest first, and how many entries were not searched; all if below 0."""
-
-    def sessions(self) -> Iterator[Row]:
-        """The last entry of each session, the newest first."""
-
-    def of_session(self, agent: str, session: str) -> Iterator[Row]:
-        """All entries of a session and of its delegates."""
-
-    def unknown(self) -> tuple[str, ...]:
-        """The ids of all calls that began and have no receipt, the newest first."""
-
-    def show(self, id: str) -> Sequence[Row]:  # noqa: A002
-        """The entries with an id, in order."""
-
-    def entries(self) -> Iterator[Row]:
-        """Every entry in order, a few at a time."""
-
-    def checkpoints(self) -> Iterator[Checkpoint]:
-        """Every signed checkpoint, the oldest first."""
-
-    def hashes(self) -> Iterator[bytes]:
-        """The leaves of the tree in order."""
-
-    @property
-    def size(self) -> int:
-        """The number of entries."""
-
-    def is_complete(self, first: int) -> bool:
-        """Whether no entry is missing from this number to the last one."""
 
 
 class Claim(Struct, frozen=True):
@@ -646,11 +553,11 @@ class Freezes(Protocol):
         """Why calls of a tool by an agent are stopped; empty if they are not. For each check, so it is quick.
 
         A freeze that was added by any process of this machine counts at once. One of another node counts when it was
-        heard of, within a second.
+        heard of, within a second, or looked up.
         """
 
-    async def look_up(self, agent: str, tool: str) -> str:
-        """The same for the begin of a call, and exact on every node."""
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Learn what other nodes have frozen, before a call begins: `frozen` then knows every freeze that returned."""
 
     async def add(self, act: StateAct) -> None:
         """Keep an act durably. Who adds a thaw has checked that it counts: a row that does not is never believed."""

@@ -32,12 +32,13 @@ from licet.guard.bind import is_available
 from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, resolve, run_call
 from licet.guard.close import close
 from licet.guard.deadlines import Deadline
-from licet.guard.facts import Call, GateFacts, SessionFacts, begun
+from licet.guard.facts import Call, GateFacts, SessionFacts, begun, in_opening
 from licet.guard.flow_steps import are_longer
 from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS, LONG_RESULT, MOST_OF_A_CLAIM
 from licet.guard.memory import Moment
+from licet.guard.read_elsewhere import keep_given
 from licet.guard.repeated_calls import ID_FORM, is_call_id
 from licet.guard.result import Result
 from licet.guard.result_parts import NOTHING, ResultParts, outcome
@@ -75,9 +76,12 @@ class Session(SessionFacts):
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
-        await look_up_end(self)
+        with in_opening(self.gate.policy):
+            await look_up_end(self)
         if self.parent is not None and self.gate.policy.flow is not None:
             self.remembering().hold()
+        with suppress(Refused):  # the next call tries again, before anything is handed out
+            await keep_given(self)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -94,8 +98,17 @@ class Session(SessionFacts):
         """Add a turn of the user to the task. Only words of the user belong here, never those of a tool or a model."""
         self.remembering().say(text)
 
-    def read(self, source: str, value: object) -> None:
-        """Remember what reaches the model without a call, such as a resource or a file in its prompt, as untrusted."""
+    def read(self, source: str, value: object) -> Coroutine[Any, Any, None]:
+        """Remember what reaches the model without a call, such as a resource or a file in its prompt, as untrusted.
+
+        It is remembered at once. Await it before the model gets the text: then every process knows that this session is
+        tainted. Raises `Refused` if that could not be kept, and then the model must not get it.
+        """
+        self.be_given(source, value)
+        return keep_given(self)
+
+    def be_given(self, source: str, value: object) -> None:
+        """The same without keeping it: other processes know of it from the next call that is decided here."""
         about = visible(source)[:MOST_OF_A_CLAIM]
         if self.gate.policy.flow is None:
             self._note(about)

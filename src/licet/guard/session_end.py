@@ -90,7 +90,8 @@ async def look_up_freeze(session: SessionFacts, tool: str) -> None:
 def check_session(call: Call, use: Use | None = None) -> None:
     """Refuse if the gate is frozen, or the session has ended or belongs to another agent."""
     session = call.session
-    check_frozen(call, use)
+    if not session.store_error:  # otherwise it is refused below, and another look would only take more time
+        check_frozen(call, use)
     if session.over:
         if call.grant is not None:
             call.grant.note_of(SessionEnded)

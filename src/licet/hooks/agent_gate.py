@@ -16,10 +16,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from licet.assemble.acceptance import state_of
-from licet.assemble.gate import Backends, CommandGate, standing_approvals, stored_approvals
+from licet.assemble.gate import Backends, CommandGate, standing_approvals
 from licet.assemble.limits import RUN_SECONDS
 from licet.assemble.program import RunsPrograms
 from licet.assemble.review import state_directory
+from licet.assemble.states import BadState, DirectoryState, State, read_state
 from licet.backends.approvals.requests import ApprovalStore
 from licet.backends.http import HttpClient
 from licet.core.algebra.set import CapabilitySet
@@ -110,11 +111,11 @@ class AgentGates:
     """The gates of sessions, by policy, working directory, agent and the agent's start. For one event loop."""
 
     def __init__(self) -> None:
-        self._gates: dict[tuple[str, str, str, str], AgentGate] = {}
+        self._gates: dict[_Key, AgentGate] = {}
 
     def find(self, choice: Choice, dialect: Dialect, start: str) -> AgentGate:
         """The gate for a session that was started in a directory. Raises `NoPolicy` if its policy cannot be used."""
-        key = choice.policy, choice.workdir, dialect.name, start
+        key = _key(choice, dialect, start)
         stamp = _stamp(choice.policy)
         found = self._gates.get(key)
         if found is None or found.stamp != stamp:
@@ -131,7 +132,7 @@ class AgentGates:
 
     def renew(self, choice: Choice, dialect: Dialect, start: str) -> None:
         """Forget the gate of a session if there is more now that configures agents, as a person has put it there."""
-        key = choice.policy, choice.workdir, dialect.name, start
+        key = _key(choice, dialect, start)
         if (found := self._gates.get(key)) is not None:
             line_records().settle()
             watched = found.gate.watched
@@ -158,7 +159,7 @@ class AgentGates:
                 del made.sessions[key]
             made.gate.memories.end((made.gate.manifest.agent, session))
 
-    def _retire(self, key: tuple[str, str, str, str]) -> None:
+    def _retire(self, key: "_Key") -> None:
         if (gone := self._gates.pop(key, None)) is not None:
             gone.retired = True
             gone.close_unused()
@@ -172,17 +173,17 @@ class AgentGates:
     def _made(self, choice: Choice, dialect: Dialect, start: str, stamp: Stamp) -> AgentGate:
         path = Path(choice.policy)
         manifest = accepted_manifest(path)
-        state = state_directory(Path(choice.workdir) if choice.is_default else policy_root(path))
+        state, people = _states(choice, path)
         # A shell line may run for hours, as it would without licet: only the policy limits time.
         limits = {"wall_seconds": RUN_SECONDS, **manifest.limits}
         manifest = replace(manifest, limits=limits, loaded=manifest.loaded or manifest)
         tools = agent_tools(manifest, dialect.name, dialect.tools.values())
         # A person agrees to the policy, so that is asked in one place, whatever directory a session is in. Receipts and
         # budgets are those of the directory.
-        approvals, http = stored_approvals(state_of(path)), HttpClient()
-        standing = _StandingHere(standing_approvals(state_of(path)), choice.workdir)
+        approvals, http = people.approvals(), HttpClient()
+        standing = _StandingHere(standing_approvals(people), choice.workdir)
         sandbox = RunsInAgent(RunsPrograms(ProgramWalls(http, defaults=OF_A_RUN, names_hosts=True)))
-        backends = Backends.local(state, approver=approvals, standing=standing, http=http, sandbox=sandbox)
+        backends = Backends.of(state, approver=approvals, standing=standing, http=http, sandbox=sandbox)
         gate = _HooksGate(
             admit_built_in(manifest, tools),
             tools,
@@ -193,6 +194,31 @@ class AgentGates:
             records=line_records(),
         )
         return AgentGate(gate, backends, approvals, stamp)
+
+
+_Key = tuple[str, str, str, str, str]
+
+
+def _key(choice: Choice, dialect: Dialect, start: str) -> _Key:
+    return choice.policy, choice.workdir, choice.state, dialect.name, start
+
+
+def _states(choice: Choice, policy: Path) -> tuple[State, State]:
+    """Where receipts and budgets of a session are, and where people answer.
+
+    Never what a variable says: the environment of an agent may come from settings of a project, and an agent writes
+    these. `licet hooks state` keeps the address of a database where no grant writes.
+    """
+    if choice.state:
+        try:
+            named = read_state(choice.state)
+        except BadState as wrong:
+            raise NoPolicy(
+                f"the state of the hooks cannot be used: {wrong}; `licet hooks state` names another"
+            ) from None
+        return named, named
+    root = Path(choice.workdir) if choice.is_default else policy_root(policy)
+    return DirectoryState(state_directory(root)), DirectoryState(state_of(policy))
 
 
 def line_records() -> LineRecords:

@@ -465,7 +465,8 @@ class Answering:
         _, opened = self._opened(session, dialect, found.subagent)
         if found.by_licet:
             if opened.memory is not None and event.result is not None:  # licet does not see what a line prints
-                opened.read(f"the output of {tool_name(event.agent, event.tool)}", event.result)
+                # Each process that opens this session taints it, so that none has to be told.
+                opened.be_given(f"the output of {tool_name(event.agent, event.tool)}", event.result)
             return
         taken = self._sessions.take(session, found.key)
         if taken is None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from licet.core.algebra.scope import inside
 from licet.errors import LicetError
@@ -39,15 +40,16 @@ class HookPolicies(Struct, frozen=True):
     projects: tuple[Project, ...] = ()
     default: str = ""  # the policy of sessions elsewhere; empty: there is none
     format: int = _FORMAT
+    state: str = ""  # a state for all of them, such as a database; empty: that of each policy
 
     def with_project(self, directory: str, policy: str) -> "HookPolicies":
         """The list with one more project, or with another policy of one."""
         others = (one for one in self.projects if one.directory != directory)
-        return HookPolicies((*others, Project(directory, policy)), self.default)
+        return replace(self, projects=(*others, Project(directory, policy)))
 
     def without_project(self, directory: str) -> "HookPolicies":
         """The list without a project."""
-        return HookPolicies(tuple(one for one in self.projects if one.directory != directory), self.default)
+        return replace(self, projects=tuple(one for one in self.projects if one.directory != directory))
 
 
 class Choice(Struct, frozen=True):
@@ -56,6 +58,7 @@ class Choice(Struct, frozen=True):
     policy: str
     workdir: str
     is_default: bool = False
+    state: str = ""  # the state that `licet hooks state` names; empty: that of the policy
 
 
 def hooks_directory() -> Path:
@@ -96,7 +99,7 @@ def choose(start: str, policies: HookPolicies) -> Choice:
     around = [one for one in policies.projects if inside(place, (os.path.realpath(one.directory),))]
     if around:
         nearest = max(around, key=lambda one: len(os.path.realpath(one.directory)))
-        return Choice(nearest.policy, os.path.realpath(nearest.directory))
+        return Choice(nearest.policy, os.path.realpath(nearest.directory), state=policies.state)
     if not policies.default:
         text = f"no policy holds in {place}: `licet hooks install`, run there, writes one for that project"
         raise NoPolicy(text)
@@ -104,4 +107,4 @@ def choose(start: str, policies: HookPolicies) -> Choice:
     if place == "/" or (home and inside(os.path.realpath(home), (place,))):
         why = "its working directory would be all of your files"
         raise NoPolicy(f"the default policy does not hold in {place}: {why}; start the agent in a project's directory")
-    return Choice(policies.default, place, is_default=True)
+    return Choice(policies.default, place, is_default=True, state=policies.state)

@@ -362,7 +362,8 @@ class _Line:
             self.says.append(f"the line ran for longer than it may ({limit_name('LIMIT_TIME')}), and was ended")
             return LATE
         if finished is None or not result.ok:
-            self.says.append(f"the line was not run: {result.error}" if finished is None else result.error)
+            how = "ended" if self._call.was_cut and self._call.running else "not run"
+            self.says.append(f"the line was {how}: {result.error}" if finished is None else result.error)
             self.says += _receipt(result)
             return REFUSED
         if finished.reason:

@@ -245,7 +245,10 @@ SERVER_KEY = f"{_META}serverInfo"
 # What a client may say of the conversation. The first counts only where the policy says so; the second only narrows.
 TASK_KEY = "licet/task"
 RESUMED_KEY = "licet/resumed"
-_META_KEYS = frozenset((VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, LEVEL_KEY, "progressToken", TASK_KEY, RESUMED_KEY))
+CALL_ID_KEY = "licet/call-id"  # of a tool call: it runs once, however often it comes
+_META_KEYS = frozenset(
+    (VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, LEVEL_KEY, "progressToken", TASK_KEY, RESUMED_KEY, CALL_ID_KEY)
+)
 
 SERVER_INFO: Mapping[str, str] = {"name": "licet", "version": __version__}
 _LIFETIMES_MS = {
@@ -272,6 +275,7 @@ class Wishes(Struct, frozen=True):
     level: str = ""  # of 2026 alone
     task: object = None  # what it says that the user asked for
     is_resumed: bool = False  # it says that the conversation is resumed
+    call_id: object = None  # the id that it gives a tool call
     unknown: tuple[str, ...] = ()
 
 
@@ -328,6 +332,7 @@ def read_wishes(params: Mapping[str, Any], era: Era) -> Wishes:
         level if era == "2026" and level in LEVELS else "",
         meta.get(TASK_KEY),
         meta.get(RESUMED_KEY, False) is not False,
+        meta.get(CALL_ID_KEY),
         tuple(key for key in meta if key not in _META_KEYS),
     )
 

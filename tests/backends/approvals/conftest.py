@@ -8,7 +8,7 @@ import pytest
 from licet.backends.approvals.requests import ApprovalStore
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_approvals import PostgresApprovals
 
 Opened = Callable[[Callable[[], float]], ApprovalStore]

@@ -18,7 +18,7 @@ from guard.questions import question
 from licet.backends.approvals.requests import ApprovalStore, CannotAnswer, StoredRequest
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_approvals import PostgresApprovals
 from licet.backends.secrets import SigningKey, make_key
 from licet.guard.ports import Answered, Question

@@ -3,19 +3,27 @@
 import asyncio
 import json
 import sqlite3
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from licet.backends.approvals.requests import CannotAnswer
+from licet.backends.approvals.requests import ApprovalStore, CannotAnswer
 from licet.backends.approvals.standing import LocalStanding, MemoryStanding
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.ledger.reader import verify_ledger
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.node_keys import Node
+from licet.backends.postgres.postgres_approvals import PostgresApprovals, PostgresStanding
+from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import generated_key
 from licet.core.policy.terms import Approvals, StandingApproval
 from licet.guard.ports import NotStanding
+from postgres_server import server
 
 DAY = 86_400.0
 POLICY, OTHER = "sha256:policy", "sha256:other"
@@ -27,13 +35,40 @@ class Desk:
     """Some standing approvals, with a clock and a machine that tests change."""
 
     def __init__(self, kind: str, place: Path) -> None:
+        """Of a kind, or at the address of a database."""
+        self.nodes: list[PostgresApprovals] = []
+        self.ledgers: list[PostgresLedger] = []
+        self.databases: list[Database] = []
         self.now, self.machine, self.place = 1_800_000_000.0, "one", place
-        self.store = SqliteApprovals(place / "approvals.sqlite", lambda: self.now)
-        self.standing: Any = (
-            MemoryStanding(lambda: self.now, machine=lambda: self.machine)
-            if kind == "memory"
-            else LocalStanding(self.store, place / "ledger.sqlite", lambda: self.machine)
+        self.store: ApprovalStore
+        self.standing: Any
+        if kind == "memory":
+            self.standing = MemoryStanding(lambda: self.now, machine=lambda: self.machine)
+        elif kind == "file":
+            self.store = store = SqliteApprovals(place / "approvals.sqlite", lambda: self.now)
+            self.standing = LocalStanding(store, place / "ledger.sqlite", lambda: self.machine)
+        else:
+            self.url = kind
+            self.standing = self.of_node("node", kind)
+            self.store = self.nodes[0]
+
+    def of_node(self, name: str, url: str) -> PostgresStanding:
+        """The standing approvals of one more node; the first one has the key of the ledger."""
+        self.databases.append(database := Database(url))
+        node = Node.of(self.place / name)
+        ledger = PostgresLedger(
+            database, node, self.place / name, lambda: datetime.fromtimestamp(self.now, UTC), sequences=False
         )
+        self.ledgers.append(ledger)
+        store = PostgresApprovals(database, node, ledger.enrolled.check, lambda: self.now)
+        self.nodes.append(store)
+        return PostgresStanding(store, ledger, database, node, lambda: self.machine)
+
+    def close(self) -> None:
+        for ledger in self.ledgers:
+            ledger.close()
+        for database in self.databases:
+            database.close()
 
     def give(self, days: int = 30, terms: Approvals = FREE, manifest: str = POLICY) -> Any:
         return asyncio.run(self.standing.give(manifest, "clerk", "/srv", RULES, terms, days))
@@ -46,9 +81,19 @@ class Desk:
         return found
 
 
-@pytest.fixture(params=["memory", "file"])
-def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Desk:
-    return Desk(request.param, tmp_path)
+@pytest.fixture(params=["memory", "file", "postgres"])
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+    kind = request.param
+    there = Desk(request.getfixturevalue("postgres") if kind == "postgres" else kind, tmp_path)
+    yield there
+    there.close()
+
+
+@pytest.fixture
+def team(postgres: str, tmp_path: Path) -> Iterator[Desk]:
+    there = Desk(postgres, tmp_path)
+    yield there
+    there.close()
 
 
 @pytest.fixture
@@ -262,3 +307,87 @@ def test_finding_none_makes_no_files(file: Desk) -> None:
     with pytest.raises(NotStanding):
         file.find()
     assert [*file.place.iterdir()] == []
+
+
+# Several nodes -------------------------------------------------------------------------------------------------------
+
+
+def sql(team: Desk, *statements: str) -> Any:
+    name = urlsplit(team.databases[0].address.dsn).path.removeprefix("/")
+    return asyncio.run(server().sql(*statements, database=name))
+
+
+def other_node(team: Desk) -> PostgresStanding:
+    """A second node of the state."""
+    other, public = team.of_node("other", team.url), Node.of(team.place / "other").public
+    asyncio.run(team.ledgers[0].enrol(public))
+    while not asyncio.run(
+        team.ledgers[0].enrolled.check(public)
+    ):  # it looks for nodes that it does not know now and then
+        time.sleep(0.05)
+    return other
+
+
+def test_what_was_given_on_one_node_counts_on_no_other(team: Desk) -> None:
+    kept, other = team.give(), other_node(team)
+    assert team.find().id == kept.request.id
+    with pytest.raises(NotStanding, match="was given on another machine"):  # although it names itself the same
+        other.find(None, POLICY, FREE)
+
+
+def test_a_withdrawal_on_one_node_reaches_the_others_at_once(team: Desk) -> None:
+    kept, other = team.give(), other_node(team)
+    found = team.find()
+    assert team.standing.stands(found)
+    while team.databases[0].is_deaf:
+        time.sleep(0.01)
+    asyncio.run(other.withdraw(kept))
+    began = time.monotonic()
+    while team.standing.stands(found):
+        time.sleep(0.001)
+    assert time.monotonic() - began < 1  # without news it would take longer: facts are used for two seconds
+    with pytest.raises(NotStanding, match="was withdrawn"):
+        team.find()
+
+
+def test_a_look_at_each_delete_asks_the_database_seldom(team: Desk) -> None:
+    team.give()
+    found = team.find()
+    began, looks = time.monotonic(), 20_000
+    assert all(team.standing.stands(found) for _ in range(looks))
+    assert (time.monotonic() - began) / looks < 0.0002
+
+
+# What an administrator of the database does -> why an approval does not count.
+CHANGED = {
+    "a withdrawal was deleted": (True, "DELETE FROM licet.approval_answers WHERE denies", "was withdrawn|of 1 sign"),
+    "its entry too": (True, "DELETE FROM licet.entries WHERE kind = 'withdrawal'", "entries are missing"),
+    "and its place": (
+        True,
+        """WITH gone AS (DELETE FROM licet.entries WHERE kind = 'withdrawal' RETURNING sequence)
+        DELETE FROM licet.places WHERE sequence = (SELECT sequence FROM gone) AND session = 'standing approvals'""",
+        "entries are missing|cannot be read",
+    ),
+    "the entry was deleted": (False, "DELETE FROM licet.entries WHERE kind = 'approval'", "entries are missing"),
+    "the entry was changed": (False, "UPDATE licet.entries SET body = 'x' WHERE kind = 'approval'", "cannot be read"),
+    "its batch was signed by nobody": (False, "UPDATE licet.batches SET signature = ''", "cannot be read"),
+    "its request was changed": (
+        False,
+        """UPDATE licet.approval_requests
+        SET body = convert_to(replace(convert_from(body, 'UTF8'), '/srv/work', '/'), 'UTF8')""",
+        "nobody has given",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_what_an_administrator_changes_gives_no_standing_approval(team: Desk, case: str) -> None:
+    is_withdrawn, statement, why = CHANGED[case]
+    kept = team.give()
+    if is_withdrawn:
+        team.withdraw(kept)
+    asyncio.run(team.ledgers[0].sequencer.place_now())
+    sql(team, statement)
+    again = team.of_node("node", team.url)  # another process of this node, which has seen nothing before
+    with pytest.raises(NotStanding, match=why):
+        again.find(None, POLICY, FREE)

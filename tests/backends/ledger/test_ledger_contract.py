@@ -1,4 +1,4 @@
-"""The contract of ledgers that can be verified, on the memory twin and on SQLite: the entries that calls leave."""
+"""The contract of ledgers that can be verified, in memory, SQLite and PostgreSQL: the entries that calls leave."""
 
 import asyncio
 import json
@@ -9,19 +9,23 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
+from backends.postgres.ledger_nodes import Team
 from guard.gates import call, gate
 from licet import Backends, Context, Gate, Refused, tool
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.memory import MemoryLedger
+from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import check_signature
 from licet.core.decision.decision import KeyPlaced
-from licet.core.ledger.entry import Row, entry_fields
+from licet.core.ledger.entry import Entry, Row, entry_fields
 from licet.core.ledger.verify import Outcome, verify
 from licet.core.values import data_digest
 from licet.guard.bind import BoundContext, parts_of
 from licet.guard.ports import Answered
+from postgres_server import fresh
 
 SECRET = "hunter2-and-some-more"
 
@@ -29,11 +33,15 @@ SECRET = "hunter2-and-some-more"
 class Kept:
     """A ledger and its entries."""
 
-    def __init__(self, ledger: SqliteLedger | MemoryLedger) -> None:
-        self.ledger = ledger
+    def __init__(self, ledger: SqliteLedger | MemoryLedger | PostgresLedger, team: Team | None = None) -> None:
+        self.ledger, self.team = ledger, team
 
     def verified(self) -> Outcome:
         ledger = self.ledger
+        if isinstance(ledger, PostgresLedger):
+            assert self.team is not None
+            outcome = asyncio.run(self.team.verified())  # the node has enrolled itself in the first entry
+            return replace(outcome, entries=outcome.entries - 1, signed=outcome.signed - 1)
         if isinstance(ledger, MemoryLedger):
             return verify(ledger.rows, ledger.checkpoints(), key=ledger.key, check=check_signature)
         ledger.close()
@@ -42,6 +50,10 @@ class Kept:
 
     def rows(self) -> list[Row]:
         ledger = self.ledger
+        if isinstance(ledger, PostgresLedger):
+            assert self.team is not None
+            asyncio.run(self.team.nodes[0].sequencer.place_now())
+            return [row for row in asyncio.run(self.team.rows()) if row.kind != "enrolment"]
         if isinstance(ledger, MemoryLedger):
             return list(ledger.rows)
         with LedgerReader(ledger.path) as reader:
@@ -55,10 +67,15 @@ class Kept:
         return receipt
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
     if request.param == "memory":
         yield Kept(MemoryLedger())
+        return
+    if request.param == "postgres":
+        nodes = Team(fresh(), tmp_path / "nodes")
+        yield Kept(nodes.stranger(), nodes)
+        nodes.close()
         return
     ledger = SqliteLedger(tmp_path / "state" / "ledger.sqlite")
     yield Kept(ledger)
@@ -415,3 +432,31 @@ def test_what_a_running_call_has_recorded_is_an_entry_of_its_own(tmp_path: Path,
     assert (refused["budget"], refused["approvals"], refused["code"]) == (None, [], None)
     outcome = kept.verified()
     assert (outcome.ok, outcome.entries) == (True, 4)
+
+
+# What a session has read in other processes ---------------------------------------------------------------------------
+
+
+def test_a_reader_learns_what_was_written_since_it_has_looked(kept: Kept) -> None:
+    async def play() -> None:
+        ledger = kept.ledger
+        assert await ledger.lengths_of("a", "s") == {}
+        assert await ledger.entries_of("a", "s") == []
+        others = [("b", "s"), ("a", "t"), ("ab", "s"), ("a?", "s"), ("a-b>c", "s")]  # of none of them
+        for number in range(3):
+            for agent, session in [("a", "s"), ("a>b", "s"), ("a>b>c", "s"), ("a>d", "t"), *others]:
+                await ledger.record(_entry(f"{agent}-{session}-{number}", agent, session))
+        known = {"a": 3, "a>b": 3, "a>b>c": 3}
+        assert await ledger.lengths_of("a", "s") == known
+        assert await ledger.lengths_of("a>b", "s") == {"a>b": 3, "a>b>c": 3}
+        assert len(await ledger.entries_of("a", "s")) == 9
+        assert await ledger.entries_of("a", "s", known) == []
+        found = await ledger.entries_of("a", "s", {"a": 2, "a>b": 3})
+        assert sorted(one.id for one in found) == ["a-s-2", "a>b>c-s-0", "a>b>c-s-1", "a>b>c-s-2"]
+
+    asyncio.run(play())
+
+
+def _entry(name: str, agent: str, session: str) -> Entry:
+    time = "2026-01-01T00:00:00.000000Z"
+    return Entry(kind="receipt", id=name, agent=agent, session=session, tool="t", time=time, manifest="")

@@ -8,8 +8,9 @@ from typing import Any
 
 from licet.backends.ledger.state import new_ledger_id, write_last
 from licet.backends.postgres.address import Connection
+from licet.backends.postgres.batches import PURPOSE, batch_text
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node, node_entry
 from licet.backends.postgres.verify_database import verify_database
 from licet.backends.secrets import SigningKey, generated_key, ledger_key
 from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, link, time_text
@@ -33,6 +34,12 @@ class Team:
         self.tails: dict[tuple[str, str], Tail | Row] = {}
         self.waiting: list[Row] = []
         self.sql("INSERT INTO licet.ledger (id, key) VALUES ($1, $2)", self.ledger, self.key.public)
+        self.write(*(self.enrolment(node) for node in self.nodes))
+        self.place()
+
+    def enrolment(self, node: Node, key: SigningKey | None = None) -> Entry:
+        """The entry that enrols a node, signed with the key of the ledger, or with another one."""
+        return node_entry("enrolment", node.public, self.ledger, key or self.key, self.moment)
 
     def sql(self, query: str, *values: object) -> Any:
         """Run a statement as the administrator."""
@@ -58,7 +65,8 @@ class Team:
 
     def append(self, rows: Sequence[Row], node: Node, signature: bytes | None = None, public: str | None = None) -> Any:
         """Give a batch to the database."""
-        hashes = b"".join(row.hash for row in rows)
+        batch = os.urandom(16)
+        text = batch_text(self.ledger, batch, b"".join(row.hash for row in rows))
         begun: set[tuple[str, str]] = set()
         previous: list[bytes | None] = []
         for row in rows:
@@ -73,9 +81,9 @@ class Team:
         ]
         return self.sql(
             _APPEND,
-            os.urandom(16),
+            batch,
             node.public if public is None else public,
-            node.sign("batch", hashes) if signature is None else signature,
+            node.sign(PURPOSE, text) if signature is None else signature,
             [row.agent for row in rows],
             [row.session for row in rows],
             [row.sequence for row in rows],

@@ -14,7 +14,7 @@ from licet.assemble.operators import set_operators
 from licet.backends.memory import MemoryLedger
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_freezes import PostgresFreezes
 from licet.backends.secrets import generated_key
 from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION, Entry, StateFact
@@ -70,6 +70,12 @@ class Team:
         await self.databases[0].once(act)
 
 
+async def begin(freezes: PostgresFreezes) -> str:
+    """As the begin of a call."""
+    await freezes.look_up("a", "t")
+    return freezes.frozen("a", "t")
+
+
 @pytest.fixture
 def team(postgres: str, tmp_path: Path) -> Iterator[Team]:
     made = Team(postgres, tmp_path)
@@ -81,7 +87,7 @@ def team(postgres: str, tmp_path: Path) -> Iterator[Team]:
 @in_loop
 async def test_a_freeze_is_known_to_a_call_that_begins_later_and_soon_to_those_that_run(team: Team) -> None:
     one, two = team.node(), team.node()
-    assert await two.look_up("a", "t") == two.frozen("a", "t") == ""
+    assert await begin(two) == two.frozen("a", "t") == ""
     await asyncio.sleep(0.1)  # it listens
     act = await team.freeze(one)
     returned = time.monotonic()
@@ -89,9 +95,9 @@ async def test_a_freeze_is_known_to_a_call_that_begins_later_and_soon_to_those_t
         assert time.monotonic() - returned < 0.7
         await asyncio.sleep(0.01)
     three = team.node()
-    assert three.frozen("a", "t") == await three.look_up("a", "t") == "stop"
+    assert three.frozen("a", "t") == await begin(three) == "stop"
     await keep_act(one, team.ledger, thaw_act((act.id,), NOW, await one.view(), "test", None))
-    assert await team.node().look_up("a", "t") == ""
+    assert await begin(team.node()) == ""
 
 
 @in_loop
@@ -130,7 +136,7 @@ async def test_rows_of_an_administrator_thaw_nothing(team: Team) -> None:
         signature,
     )
     two = team.node()
-    assert two.frozen("a", "t") == await two.look_up("a", "t") == "stop"
+    assert two.frozen("a", "t") == await begin(two) == "stop"
     assert (await one.view()).unsound == ("thaw t-1: no enrolled node has signed it",)
     # A node that is enrolled is no operator either.
     await team.node().add(StateAct("thaw", "t-2", "now", StateFact(about=(act.id,))))
@@ -140,15 +146,15 @@ async def test_rows_of_an_administrator_thaw_nothing(team: Team) -> None:
     await team.sql("TRUNCATE licet.state_acts, licet.thawed")
     for node in (one, two, team.node()):  # the last one finds it in the ledger
         assert (await node.view()).freezes == (act,)
-        assert await node.look_up("a", "t") == "stop"
+        assert await begin(node) == "stop"
     await keep_act(one, team.ledger, thaw_act((), NOW, await one.view(), "test", ANNA))
-    assert await team.node().look_up("a", "t") == ""
+    assert await begin(team.node()) == ""
 
 
 @in_loop
 async def test_an_unsigned_freeze_stops_calls_and_is_named(team: Team) -> None:
     one = team.node()
-    assert await one.look_up("a", "t") == ""
+    assert await begin(one) == ""
     await team.node(enrolled=False).add(freeze_act(NOW, "of a stranger", "test"))
     with pytest.raises(Unavailable, match="no enrolled node has signed that"):
         await one.look_up("a", "t")

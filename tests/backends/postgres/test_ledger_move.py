@@ -17,7 +17,8 @@ from licet.backends.postgres.ledger_move import NotMoved, ledger_to_database, le
 from licet.backends.postgres.postgres_reader import PostgresReader
 from licet.backends.postgres.verify_database import verify_database
 from licet.core.ledger.entry import Entry, Row
-from licet.guard.ports import EntryReader, LedgerUnavailable
+from licet.guard.entry_reader import EntryReader
+from licet.guard.ports import LedgerUnavailable
 
 TO = "postgresql://team/licet"
 

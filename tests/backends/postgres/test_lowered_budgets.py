@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from backends.postgres.ledger_nodes import entry
 from backends.postgres.test_database import in_loop
 from backends.postgres.test_opening import begins, nodes
-from backends.postgres.test_postgres_ledger import entry
 from backends.test_budgets_contract import claim
 from licet.backends.postgres.postgres_budgets import PostgresBudgets
 from licet.core.ledger.entry import EventFact
@@ -36,7 +36,7 @@ async def test_a_node_that_starts_spends_nothing_from_a_lowered_counter(
         (again, _), restarted = await team.opening(), PostgresBudgets(team.databases[0])
         assert not (await again.open(begins("r-2", claim(), session="o"))).refused  # nothing was changed so far
         await team.sql(LOWERED[case])
-        with pytest.raises(Unavailable, match="the budget of `a` in .* was lowered: .* 1 calls and 0.05 USD"):
+        with pytest.raises(Unavailable, match=r"the budget of `a` in .* was lowered: .* 1 calls and 0.05 USD"):
             await restarted.reserve(claim())
         later, _ = await team.opening()
         with pytest.raises(LedgerUnavailable, match="was lowered"):

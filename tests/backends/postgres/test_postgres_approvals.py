@@ -15,7 +15,7 @@ from licet.backends.approvals.requests import CannotAnswer
 from licet.backends.approvals.waiting import WaitingApprover
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_approvals import ANSWERS, PostgresApprovals
 from licet.backends.secrets import generated_key
 from licet.guard.ports import Answered, Unavailable
@@ -194,6 +194,9 @@ TAMPERED = {
     "a request that was changed": """UPDATE licet.approval_requests
         SET body = convert_to(replace(convert_from(body, 'UTF8'), '"quorum":1', '"quorum":0'), 'UTF8')""",
     "a request that is none": "UPDATE licet.approval_requests SET body = '\\x00ff', signature = ''",
+    "a column that is empty": """ALTER TABLE licet.approval_answers ALTER node DROP NOT NULL, ALTER body DROP NOT NULL;
+        UPDATE licet.approval_answers SET node = NULL, body = NULL, signature = ''""",
+    "a column of another type": "ALTER TABLE licet.approval_answers ALTER body TYPE text USING 'none'",
     "other arguments to read": "UPDATE licet.approval_shown SET body = '[\"{}\",[]]'",
     "no arguments to read": "DELETE FROM licet.approval_shown",
     "no requests any more": "DELETE FROM licet.approval_requests",
@@ -208,12 +211,13 @@ async def test_what_an_administrator_writes_approves_nothing(nodes: Nodes, case:
     store = nodes.open()
     await store.ask(question(arguments=_EVE))
     await agreed(store)
-    await nodes.sql(TAMPERED[case])
+    await nodes.sql(*TAMPERED[case].split(";"))
     for reader in (store, nodes.open()):
         for asked in (question(), question(arguments=_EVE)):
             with suppress(Unavailable):
                 assert (await reader.ask(asked)).answer != "approved"
         await reader.list()
+        await reader.unbelieved()
 
 
 @in_loop

@@ -2,8 +2,8 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,91 +11,19 @@ from typing import Any
 import asyncpg
 import pytest
 
+from backends.postgres.ledger_nodes import ROWS, Team, entry, team, write
 from backends.postgres.test_database import in_loop
 from licet.backends.ledger.state import read_last
 from licet.backends.memory import SystemClock
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import APPEND
-from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node
 from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.postgres.sequencer import Held, held_back
-from licet.backends.secrets import check_signature, generated_key
-from licet.core.ledger.entry import Checkpoint, Entry, Row
-from licet.core.ledger.verify import Outcome, verify
+from licet.backends.secrets import generated_key
+from licet.core.ledger.entry import Entry
 from licet.guard.deadlines import CURRENT, StoreDeadline
 from licet.guard.ports import LedgerUnavailable
 from postgres_server import server
-
-ROWS = """
-SELECT number, id, kind, agent, session, sequence, tool, verdict, time, entries.hash, body
-FROM licet.places JOIN licet.entries USING (agent, session, sequence) ORDER BY number
-"""
-
-
-def entry(name: str, session: str = "s", kind: Any = "receipt") -> Entry:
-    return Entry(
-        kind=kind, id=name, agent="a", session=session, tool="t", time="2026-01-01T00:00:00.000000Z", manifest=""
-    )
-
-
-class Team:
-    """The nodes of one state; the first one begins its ledger, and has its key."""
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url, self.folder, self.nodes = url, folder, list[PostgresLedger]()
-        self.databases = list[Database]()
-
-    async def add(self, **given: Any) -> PostgresLedger:
-        """Another node, which is enrolled."""
-        ledger = self.stranger(**given)
-        if len(self.nodes) > 1:
-            await self.nodes[0].enrol(ledger.node.public)
-        return ledger
-
-    def stranger(self, url: str = "", at: str = "", **given: Any) -> PostgresLedger:
-        directory = self.folder / (at or f"node{len(self.nodes)}")
-        self.databases.append(Database(url or self.url))
-        self.nodes.append(PostgresLedger(self.databases[-1], Node.of(directory), directory, **given))
-        return self.nodes[-1]
-
-    async def sql(self, *statements: str) -> Any:
-        connection = await asyncpg.connect(self.url)
-        try:
-            for statement in statements[:-1]:
-                await connection.execute(statement)
-            return await connection.fetch(statements[-1])
-        finally:
-            await connection.close()
-
-    async def verified(self) -> Outcome:
-        """What verification says once everything has its place."""
-        await self.nodes[0].sequencer.place_now()
-        key = (await self.sql("SELECT key FROM licet.ledger"))[0]["key"]
-        rows = [Row(*one) for one in await self.sql(ROWS)]
-        heads = [Checkpoint(*one) for one in await self.sql("SELECT size, body, signature FROM licet.heads ORDER BY 1")]
-        return verify(rows, heads, key=key, check=check_signature)
-
-    def close(self) -> None:
-        for one in self.nodes:
-            one.close()
-        for database in self.databases:
-            database.close()
-
-
-@asynccontextmanager
-async def team(url: str, folder: Path, count: int = 1, **given: Any) -> AsyncIterator[Team]:
-    found = Team(url, folder)
-    for _ in range(count):
-        await found.add(**given)
-    try:
-        yield found
-    finally:
-        await asyncio.to_thread(found.close)
-
-
-async def write(ledger: PostgresLedger, names: Sequence[str], session: str = "s") -> None:
-    await asyncio.gather(*(ledger.record(entry(name, session)) for name in names))
 
 
 @in_loop
@@ -137,21 +65,27 @@ async def some(ledger: PostgresLedger, names: Sequence[str]) -> None:
 @in_loop
 async def test_killed_connections_lose_and_double_nothing(postgres: str, store_path: Path) -> None:
     async with team(postgres, store_path, 2) as nodes:
-        await write(nodes.nodes[0], ["first"])
-        names = [f"r{number}" for number in range(120)]
-        loads = [some(nodes.nodes[at % 2], names[at::12]) for at in range(12)]
-        writing = asyncio.gather(*loads)
+        names = list[str]()
+        is_killing = True
+
+        async def load(worker: int) -> None:
+            while is_killing:
+                names.append(f"r{len(names)}")
+                await nodes.nodes[worker % 2].record(entry(names[-1]))
+
+        writing = asyncio.gather(*map(load, range(6)))
         kill = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
-        kills = 0
-        while not writing.done():
+        for _ in range(8):
+            before = len(names)
+            while len(names) < before + 10 and not writing.done():
+                await asyncio.sleep(0.005)
             await nodes.sql(f"{kill} AND pid != pg_backend_pid()")
-            kills += 1
-            await asyncio.sleep(0.15)  # a connection takes a while to make, on a busy machine
+        is_killing = False
         await writing
         outcome = await nodes.verified()
         kept = [one["id"] for one in await nodes.sql("SELECT id FROM licet.entries WHERE session = 's'")]
-        assert (outcome.finding, sorted(kept)) == (None, sorted([*names, "first"]))
-        assert kills > 1
+        assert (outcome.finding, sorted(kept)) == (None, sorted(names))
+        assert outcome.entries == len(names) + 2
 
 
 @in_loop
@@ -421,3 +355,16 @@ async def test_the_runtime_role_suffices(postgres: str, store_path: Path) -> Non
         for statement in ("DELETE FROM licet.entries", "UPDATE licet.heads SET size = 1", "TRUNCATE licet.places"):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await nodes.sql(statement)
+
+
+@in_loop
+async def test_a_sequencer_fills_the_tree_by_itself_and_ends_with_its_database(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path) as nodes:
+        await write(nodes.nodes[0], ["r0", "r1"])
+        until = time.monotonic() + 10
+        while len(await nodes.rows()) < 3 and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+        assert [row.id for row in await nodes.rows()][1:] == ["r0", "r1"]
+        began = time.monotonic()
+        await asyncio.to_thread(nodes.databases[0].close)
+        assert time.monotonic() - began < 2

@@ -346,7 +346,7 @@ def relinked(entries: list[Entry]) -> list[Row]:
 
 
 SPLICED = rows([sample_entry(number, "other") for number in range(20, 23)], ledger="ledger-2")
-STEPS_BACK = rows(ENTRIES, times=[1, 2, 3, 4, 5, 2, 7, 8, 9, 10])
+STEPS_BACK = rows(ENTRIES, times=[1, 2, 3, 4, 65, 2, 67, 68, 69, 70])
 
 # Each attack on the rows: what is found, and where. Entry 10 is not signed yet.
 ATTACKS: dict[str, tuple[list[Row], str, int]] = {
@@ -418,7 +418,12 @@ def test_a_clock_that_went_back_is_reported_when_all_else_is_right() -> None:
     outcome = verified(STEPS_BACK, checkpoints(STEPS_BACK, [4, 10]))
     assert outcome.finding is not None
     assert (outcome.finding.kind, outcome.finding.number, outcome.entries) == ("clock", 6, 10)
-    assert "from 2026-01-01T00:00:05.000000Z to 2026-01-01T00:00:02.000000Z" in outcome.finding.text
+    assert "from 2026-01-01T00:01:05.000000Z to 2026-01-01T00:00:02.000000Z" in outcome.finding.text
+
+
+def test_clocks_of_nodes_may_differ_by_a_minute() -> None:
+    differ = rows(ENTRIES, times=[1, 2, 3, 4, 61, 2, 67, 68, 69, 70])
+    assert verified(differ, checkpoints(differ, [4, 10])).finding is None
 
 
 def checkpoint_with(changes: dict[str, Any], key: str = KEY) -> Checkpoint:

@@ -211,7 +211,7 @@ class Player:
         session = self._session(world)
         delivered = delivery == "cold"
         if delivered:
-            session.read("a page that somebody sent", text)
+            await session.read("a page that somebody sent", text)
         else:
             for planned in world.user_calls():
                 result = await self._call(session, "user", planned, steps)
@@ -233,7 +233,7 @@ class Player:
         session = self._session(world)
         for planned in world.user_calls():
             await self._call(session, "user", planned, [])
-        session.read("a page that somebody sent", text)
+        await session.read("a page that somebody sent", text)
         steps: list[Step] = []
         for calls in destinations.calls.values():
             for planned in calls:

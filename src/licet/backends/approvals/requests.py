@@ -109,6 +109,7 @@ class ApprovalStore(ABC):
         """Gives a function that waits until the request may have been answered.
 
         It takes the seconds after which a store is looked into that does not tell, and those until the request expires.
+        What it returns is true if the store told of an answer.
         """
         yield lambda interval, left: asyncio.sleep(interval)
 
@@ -121,6 +122,10 @@ class ApprovalStore(ABC):
     @abstractmethod
     async def list(self) -> Sequence[StoredRequest]:
         """Return every stored request, the oldest first."""
+
+    async def unbelieved(self) -> Sequence[str]:
+        """The ids of requests with rows that nobody who may write here has written; they count as absent."""
+        return ()
 
     @abstractmethod
     async def find(self, id: str) -> StoredRequest:  # noqa: A002

@@ -11,14 +11,16 @@
 
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from os import uname
 from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.backends.approvals.requests import AT_TERMINAL, CannotAnswer, StoredRequest
+from licet.backends.approvals.requests import AT_TERMINAL, ApprovalStore, CannotAnswer, StoredRequest
 from licet.backends.approvals.store import SqliteApprovals
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
@@ -83,38 +85,60 @@ def standing_request(
     )
 
 
-class LocalStanding:
-    """The standing approvals in a state directory: those in its store of approvals that its ledger confirms."""
+class Facts(Struct, frozen=True):
+    """What the stores say about standing approvals."""
 
-    def __init__(self, store: SqliteApprovals, ledger: Path, machine: Callable[[], str] = this_machine) -> None:
-        self._store, self._ledger, self._machine = store, ledger, machine
+    known: Sequence[StoredRequest]
+    entries: Sequence[Entry]  # of the ledger about these, and maybe about others
+    latest: int  # when the newest entry of all was recorded, in milliseconds
+
+
+class StoredStanding(ABC):
+    """The standing approvals of a state: those in its store of approvals that its ledger confirms."""
+
+    def __init__(self, store: ApprovalStore, machine: Callable[[], str] = this_machine) -> None:
+        self._store, self._machine = store, machine
+
+    @abstractmethod
+    def _facts(self, id: str | None) -> Facts:  # noqa: A002
+        """What is known of one standing approval, or of all: `Unavailable` or `LedgerUnavailable` if nobody can say."""
+
+    @abstractmethod
+    async def _record(self, entry: Entry) -> None:
+        """Write an entry into the ledger of the state."""
 
     # For gates -------------------------------------------------------------------------------------------------------
 
     def find(self, id: str | None, manifest: str, approvals: Approvals) -> StandingApproval:  # noqa: A002
         """The approval with this id, or the one that lasts longest, for a policy. Raises `NotStanding`."""
         try:
-            known = self._store.standing(id)
-            entries, latest = self._entries([kept.request.id for kept in known])
+            facts = self._facts(id)
         except (Unavailable, LedgerUnavailable) as broken:
             raise NotStanding(f"the standing approvals cannot be read: {broken}") from None
-        if id is not None and not known:
+        if id is not None and not facts.known:
             raise NotStanding(f"there is no standing approval `{id}` here")
         machine, now = self._machine(), self._store.now()
 
         def problem(kept: StoredRequest) -> str:
-            by_clock, by_ledger = (_problem(kept, manifest, machine, one) for one in (now, max(now, latest)))
-            return by_clock or by_ledger or _unconfirmed(kept.request, entries)
+            by_clock, by_ledger = (_problem(kept, manifest, machine, one) for one in (now, max(now, facts.latest)))
+            return by_clock or by_ledger or _unconfirmed(kept.request, facts.entries)
 
-        return _longest(known, manifest, approvals, problem)
+        return _longest(facts.known, manifest, approvals, problem)
 
     def stands(self, approval: StandingApproval) -> bool:
         """Whether an approval that was found has neither ended nor been withdrawn."""
         try:
-            (kept,) = self._store.standing(approval.id)
-        except (Unavailable, ValueError):
+            (kept,) = self._known(approval.id)
+        except (Unavailable, LedgerUnavailable, ValueError):
             return False
         return not kept.denied and kept.request.asked <= self._store.now() < approval.expires
+
+    def _look_again(self) -> None:  # noqa: B027 - most have nothing to forget
+        """Read from the stores what is looked at next."""
+
+    def _known(self, id: str) -> Sequence[StoredRequest]:  # noqa: A002
+        """The request for a standing approval. Called for each delete."""
+        return self._store.standing(id)
 
     # For people ------------------------------------------------------------------------------------------------------
 
@@ -135,7 +159,7 @@ class LocalStanding:
             return
         if await self._store.claim_standing(kept.request.id):
             try:
-                await self._record("approval", kept.request, by)
+                await self._record(entry_of("approval", kept.request, by))
             except BaseException:
                 await self._store.claim_standing(kept.request.id, back=True)
                 raise
@@ -146,9 +170,12 @@ class LocalStanding:
             raise CannotAnswer(f"{kept.request.id} is no standing approval: `licet approvals deny` takes a yes back")
         if kept.denied:
             raise CannotAnswer(f"{kept.request.id} was withdrawn already")
-        entries, _ = self._entries([kept.request.id])
-        if any(entry.kind == "approval" for entry in entries):  # otherwise it never counted
-            await self._record("withdrawal", kept.request, kept.agreeing(kept.request.arguments))
+        self._look_again()
+        # Otherwise it never counted.
+        if any(
+            entry.kind == "approval" and entry.id == kept.request.id for entry in self._facts(kept.request.id).entries
+        ):
+            await self._record(entry_of("withdrawal", kept.request, kept.agreeing(kept.request.arguments)))
         return await self._store.deny(kept)
 
     async def withdraw_all(self) -> list[str]:
@@ -158,12 +185,24 @@ class LocalStanding:
             await self.withdraw(kept)
         return [kept.request.id for kept in found]
 
-    async def _record(self, kind: str, request: ApprovalRequest, by: tuple[str, ...]) -> None:
+
+class LocalStanding(StoredStanding):
+    """The standing approvals in a state directory."""
+
+    def __init__(self, store: SqliteApprovals, ledger: Path, machine: Callable[[], str] = this_machine) -> None:
+        super().__init__(store, machine)
+        self._ledger = ledger
+
+    async def _record(self, entry: Entry) -> None:
         ledger = SqliteLedger(self._ledger, lambda: datetime.fromtimestamp(self._store.now() / 1000, UTC))
         try:
-            await ledger.record(_entry(kind, request, by))
+            await ledger.record(entry)
         finally:
             ledger.close()
+
+    def _facts(self, id: str | None) -> Facts:  # noqa: A002
+        known = self._store.standing(id)
+        return Facts(known, *self._entries([kept.request.id for kept in known]))
 
     def _entries(self, ids: Sequence[str]) -> tuple[list[LinkedEntry], int]:
         """The entries about these approvals, and when the newest entry of all was recorded, in milliseconds."""
@@ -176,7 +215,7 @@ class LocalStanding:
                 for row in rows:
                     check_row(row)
                 is_complete = not rows or reader.is_complete(min(row.number for row in rows))
-                facts = [read_entry(row.body) for row in rows], max(map(_milliseconds, newest), default=0)
+                facts = [read_entry(row.body) for row in rows], max(map(milliseconds_of, newest), default=0)
             except Unsound as wrong:
                 raise LedgerUnavailable(f"{self._ledger} was changed: {wrong}") from None
         if not is_complete:  # one of them may be a withdrawal
@@ -184,7 +223,8 @@ class LocalStanding:
         return facts
 
 
-def _entry(kind: str, request: ApprovalRequest, by: tuple[str, ...]) -> Entry:
+def entry_of(kind: str, request: ApprovalRequest, by: tuple[str, ...]) -> Entry:
+    """The entry of a standing approval, or of its withdrawal."""
     is_given = kind == "approval"
     fact = ApprovalFact(by=by, arguments=None, request=request.id, use=None, deletes=True, standing=True)
     return Entry(
@@ -242,7 +282,7 @@ def _problem(kept: StoredRequest, manifest: str, machine: str, now: int) -> str:
     return ""
 
 
-def _unconfirmed(request: ApprovalRequest, entries: Sequence[LinkedEntry]) -> str:
+def _unconfirmed(request: ApprovalRequest, entries: Sequence[Entry]) -> str:
     """Why the ledger does not confirm an approval; empty if it does."""
     mine = [entry for entry in entries if entry.id == request.id]
     if any(entry.kind == "withdrawal" for entry in mine):
@@ -253,7 +293,8 @@ def _unconfirmed(request: ApprovalRequest, entries: Sequence[LinkedEntry]) -> st
     return f"the ledger has no entry about the standing approval {request.id}"
 
 
-def _milliseconds(moment: str) -> int:
+def milliseconds_of(moment: str) -> int:
+    """A time of an entry, in milliseconds; 0 if it is none."""
     try:
         return int(datetime.fromisoformat(moment).timestamp() * 1000)
     except ValueError:
@@ -292,7 +333,7 @@ class MemoryStanding:
         given = () if terms.keys is not None else (Yes(AT_TERMINAL),)
         kept = self._kept[request.id] = StoredRequest(request, {}, terms.quorum, terms.keys, given, "", 0, terms.names)
         if given and self._ledger is not None:
-            await self._ledger.record(_entry("approval", request, (AT_TERMINAL,)))
+            await self._ledger.record(entry_of("approval", request, (AT_TERMINAL,)))
         return kept
 
     async def withdraw(self, kept: StoredRequest) -> StoredRequest:
@@ -301,7 +342,7 @@ class MemoryStanding:
             raise CannotAnswer(f"{kept.request.id} was withdrawn already")
         self._kept[kept.request.id] = gone = replace(kept, denied=AT_TERMINAL)
         if self._ledger is not None:
-            await self._ledger.record(_entry("withdrawal", kept.request, kept.agreeing(kept.request.arguments)))
+            await self._ledger.record(entry_of("withdrawal", kept.request, kept.agreeing(kept.request.arguments)))
         return gone
 
     def _now(self) -> int:

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from licet.backends.approvals.requests import ApprovalStore, CannotAnswer, State, StoredRequest
+from licet.backends.approvals.requests import ApprovalStore, CannotAnswer, StoredRequest
 from licet.backends.limits import LOOK_SECONDS
 from licet.core.decision.approval import time_text
 from licet.guard.deadlines import CURRENT
@@ -36,35 +36,37 @@ class WaitingApprover:
 
     async def ask(self, question: Question) -> Answered:
         """Wait for the answer and return it; `expired` if there is none in time."""
-        waited_for = ""
+        waited_for, was_told = "", False
         while True:
             answered = await _with_time(self._store.ask(question))
             if answered.answer in ("approved", "denied") or not answered.request:
                 return answered
-            if answered.request == waited_for:  # the request was answered, but not for this call
+            if answered.request != waited_for:
+                if self._announce is not None:
+                    kept = await _with_time(self._store.find(answered.request))
+                    self._announce(question, kept, answered.fix)
+            elif not was_told:  # the request was answered, but not for this call
                 await asyncio.sleep(self._interval)
-            elif self._announce is not None:
-                kept = await _with_time(self._store.find(answered.request))
-                self._announce(question, kept, answered.fix)
             waited_for = answered.request
             try:
-                kept, state = await self._answer(waited_for)
+                found = await self._answer(waited_for)
             except CannotAnswer as gone:
                 return Answered("absent", (), waited_for, str(gone))
-            if state == "expired":
-                note = f"request {waited_for} expired at {time_text(kept.request.expires)}"
+            was_told = found is None
+            if found is not None and found.state(self._store.now()) == "expired":
+                note = f"request {waited_for} expired at {time_text(found.request.expires)}"
                 return Answered("expired", (), waited_for, note)
 
-    async def _answer(self, request: str) -> tuple[StoredRequest, State]:
-        """Wait until a request is no longer waiting, and return it with its state."""
+    async def _answer(self, request: str) -> StoredRequest | None:
+        """Wait until a request is no longer waiting, and return it; None as soon as the store tells of an answer."""
         with self._store.watch(request) as changed:
             while True:
                 kept = await _with_time(self._store.find(request))
                 now = self._store.now()
-                state = kept.state(now)
-                if state != "waiting":
-                    return kept, state
-                await changed(self._interval, (kept.request.expires - now) / 1000)
+                if kept.state(now) != "waiting":
+                    return kept
+                if await changed(self._interval, (kept.request.expires - now) / 1000):
+                    return None
 
 
 async def _with_time(work: Awaitable[_T]) -> _T:

@@ -17,7 +17,7 @@ import json
 import os
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain, starmap
@@ -184,8 +184,11 @@ class LedgerReader:
         query = f"SELECT {_COLUMNS} FROM entries WHERE number IN (SELECT number FROM chains) ORDER BY number DESC"  # noqa: S608
         return self._rows(query)
 
-    def of_session(self, agent: str, session: str) -> Iterator[Row]:
-        """All entries of a session and of its delegates, whose names begin with the agent's and `>`."""
+    def of_session(self, agent: str, session: str, after: Mapping[str, int] | None = None) -> Iterator[Row]:
+        """All entries of a session and of its delegates, whose names begin with the agent's and `>`.
+
+        Of the agents in `after`, the first so many entries are left out.
+        """
         ends = (
             "SELECT agent, sequence, number FROM chains WHERE session = ? AND (agent = ? OR (agent > ? AND agent < ?))"
         )
@@ -194,7 +197,9 @@ class LedgerReader:
             WHERE number <= ? AND agent = ? AND session = ? ORDER BY number DESC LIMIT ?"""  # noqa: S608
         for known in self._fetched(ends, (session, agent, f"{agent}>", f"{agent}?")):
             for name, sequence, number in known:
-                yield from self._rows(query, number, name, session, sequence)
+                wanted = sequence - (after or {}).get(name, 0)
+                if wanted > 0:
+                    yield from self._rows(query, number, name, session, wanted)
 
     def unknown(self) -> tuple[str, ...]:
         """The ids of all calls that began and have no receipt, the newest first."""
@@ -371,13 +376,18 @@ _PROGRESS_EVERY = 1000  # entries
 Progress = Callable[[int], None]
 
 
-def entries_of_session(path: str, agent: str, session: str) -> list[LinkedEntry]:
-    """The entries of a session and of its delegates; none if there is no ledger yet. `LedgerUnavailable` otherwise."""
+def entries_of_session(
+    path: str, agent: str, session: str, after: Mapping[str, int] | None = None
+) -> list[LinkedEntry]:
+    """The entries of a session and of its delegates; none if there is no ledger yet. `LedgerUnavailable` otherwise.
+
+    Of the agents in `after`, the first so many entries are left out.
+    """
     if not os.path.lexists(path):
         return []
     try:
         with LedgerReader(path) as reader:
-            return [read_entry(row.body) for row in reader.of_session(agent, session)]
+            return [read_entry(row.body) for row in reader.of_session(agent, session, after)]
     except Unsound as wrong:
         raise LedgerUnavailable(f"{path} has an entry that cannot be read: {wrong}") from None
 

@@ -19,7 +19,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 
@@ -111,6 +111,16 @@ FROM chains LEFT JOIN entries USING (number) WHERE chains.agent = ? AND chains.s
 _CHAIN = "INSERT OR REPLACE INTO chains (agent, session, sequence, hash, number) VALUES (?, ?, ?, ?, ?)"
 _CHECKPOINT = "INSERT OR REPLACE INTO checkpoints (size, body, signature) VALUES (?, ?, ?)"
 
+# The names of delegates are searched one after the other: an agent may have had any number of sessions.
+_LENGTHS = """
+WITH RECURSIVE names (agent) AS (
+    VALUES (?) UNION ALL
+    SELECT (SELECT min(agent) FROM chains WHERE chains.agent > max(names.agent, ?) AND chains.agent < ?)
+    FROM names WHERE names.agent IS NOT NULL
+)
+SELECT chains.agent, chains.sequence FROM names CROSS JOIN chains USING (agent) WHERE chains.session = ?
+"""
+
 _BUSY = LedgerUnavailable("the ledger is busy")  # compared by identity: the writing thread tries again
 
 
@@ -130,6 +140,8 @@ class SqliteLedger:
         self.key_path = os.path.splitext(self.path)[0] + ".key"
         self.head_path = checkpoint_path(self.path)
         self._file = SqliteFile(self.path, FORMAT, "FULL", notices_removal=True)
+        # Of its own, so that a look at a session never waits for the thread that writes.
+        self._lengths = SqliteFile(self.path, FORMAT, "FULL", notices_removal=True)
         self._now = now
         self._key: SigningKey | None = None
         self._tagging: Tagging | None = None
@@ -170,11 +182,19 @@ class SqliteLedger:
                 self._ready.notify()
         await future
 
-    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
+    async def lengths_of(self, agent: str, session: str) -> Mapping[str, int]:
+        """How many entries a session and its delegates have, by agent: some searches of an index."""
+        if not os.path.lexists(self.path):  # a query would make the file
+            return {}
+        first, after = f"{agent}>", f"{agent}?"
+        found = await self._lengths.read(lambda db: db.execute(_LENGTHS, (agent, first, after, session)).fetchall())
+        return dict(found)
+
+    async def entries_of(self, agent: str, session: str, after: Mapping[str, int] | None = None) -> Sequence[Entry]:
         """The entries of a session and of its delegates."""
         from licet.backends.ledger.reader import entries_of_session  # only sessions under `flow:` need it
 
-        return await asyncio.to_thread(entries_of_session, self.path, agent, session)
+        return await asyncio.to_thread(entries_of_session, self.path, agent, session, after)
 
     async def derived(self, purpose: bytes) -> bytes:
         """A secret for one purpose, from the key of this ledger, which is made if there is none."""
@@ -199,6 +219,7 @@ class SqliteLedger:
             self._closing = False
         self._left = None  # the file may be moved or replaced until it is opened again
         self._file.close()
+        self._lengths.close()
 
     def __repr__(self) -> str:
         return f"SqliteLedger({self.path!r})"

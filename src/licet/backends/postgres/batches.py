@@ -7,11 +7,12 @@ database says how the session ends now, and the entry is linked to that.
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from msgspec import Struct
 
 from licet.backends.limits import MOST_TAILS
-from licet.backends.postgres.nodes import Node, is_signed
+from licet.backends.postgres.node_keys import Node, is_signed
 from licet.core.ledger.entry import (
     START,
     Entry,
@@ -28,7 +29,8 @@ from licet.core.ledger.merkle import HASH_BYTES
 from licet.guard.ports import LedgerUnavailable
 
 APPEND = "SELECT * FROM licet.append_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
-_PURPOSE = "batch"
+PURPOSE = "batch"
+_COLUMNS = len(Row._fields) - 1
 Session = tuple[str, str]  # the agent and the name
 
 
@@ -67,7 +69,7 @@ def batch_problem(ledger: str, batch: bytes, node: str, hashes: bytes, signature
     """What is wrong with a batch, apart from who its node is; empty if nothing is."""
     if len(hashes) % HASH_BYTES:
         return "the hashes of its batch are cut"
-    if not is_signed(node, _PURPOSE, batch_text(ledger, batch, hashes), signature):
+    if not is_signed(node, PURPOSE, batch_text(ledger, batch, hashes), signature):
         return f"its batch is not signed by the node {node}"
     return ""
 
@@ -102,7 +104,7 @@ class Chains:
             ends[session] = Tail(row.sequence, row.hash)
             rows.append(row)
         batch = os.urandom(16)
-        signature = self._node.sign(_PURPOSE, batch_text(ledger, batch, b"".join(row.hash for row in rows)))
+        signature = self._node.sign(PURPOSE, batch_text(ledger, batch, b"".join(row.hash for row in rows)))
         return Batch(batch, self._node.public, signature, rows, previous)
 
     def lost(self, answer: Iterable[Sequence[object]]) -> Mapping[Session, Tail]:
@@ -133,11 +135,16 @@ class Chains:
                 self.note(session, Tail(row.sequence, row.hash))
 
 
-def read_rows(found: Iterable[Mapping[str, object]], ledger: str) -> list[tuple[Row, LinkedEntry]]:
+def row_of(found: Any) -> Row:
+    """The row of an entry that a query has returned, whose first columns are those of `Row` without the number."""
+    return Row(0, *tuple(found)[:_COLUMNS])
+
+
+def read_rows(found: Iterable[object], ledger: str) -> list[tuple[Row, LinkedEntry]]:
     """Read entries that the database has returned: what was changed there is an error, and no entry."""
     rows: list[tuple[Row, LinkedEntry]] = []
     for one in found:
-        row = Row(0, *(one[name] for name in Row._fields[1:]))  # type: ignore[arg-type]
+        row = row_of(one)
         try:
             check_row(row)
             entry = read_entry(row.body)

@@ -16,7 +16,8 @@ from licet.core.late_pattern import late_pattern
 
 _TABLE = late_pattern(r"CREATE TABLE (?:IF NOT EXISTS )?licet\.(\w+)")
 _TRIGGER = late_pattern(r"CREATE (?:OR REPLACE )?(?:CONSTRAINT )?TRIGGER (\w+)")
-_FUNCTION = late_pattern(r"CREATE (?:OR REPLACE )?FUNCTION licet\.(\w+)\s*\((.*?)AS (\$\w*\$)(.*?)\3", re.DOTALL)
+_FUNCTION = late_pattern(r"CREATE (?:OR REPLACE )?FUNCTION licet\.(\w+)\s*\(")
+_TEXT = late_pattern(r"\bAS\s+(?:(\$\w*\$)(.*?)\1|'((?:[^']|'')*)')", re.DOTALL)
 _PATH = late_pattern(r"SET search_path = ([\w, ]+?)\s*$", re.MULTILINE)
 
 _RELATIONS = """SELECT c.relname::text, c.relkind::text, c.relrowsecurity,
@@ -47,9 +48,12 @@ def _expected(applied: int) -> _Expected:
         tables.update(_TABLE.findall(step.sql))
         triggers.update(_TRIGGER.findall(step.sql))
         made: dict[str, set[tuple[str, str]]] = {}
-        for name, before, _, text in _FUNCTION.findall(step.sql):
-            path = _PATH.search(before)
-            made.setdefault(name, set()).add((text, f"search_path={path[1].strip()}" if path else ""))
+        for start in _FUNCTION.finditer(step.sql):
+            if (body := _TEXT.search(step.sql, start.end())) is None:
+                continue
+            path = _PATH.search(step.sql[start.end() : body.start()])
+            text = body[2] if body[1] else body[3].replace("''", "'")
+            made.setdefault(start[1], set()).add((text, f"search_path={path[1].strip()}" if path else ""))
         functions |= made
     return _Expected(
         frozenset(tables), frozenset(triggers), {name: frozenset(texts) for name, texts in functions.items()}

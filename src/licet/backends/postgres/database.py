@@ -13,6 +13,7 @@ import os
 import random
 import ssl
 import threading
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -168,6 +169,7 @@ class Database:
         self._listening: asyncio.Task[None] | None = None
         self._wanted: asyncio.Event | None = None  # set when the channels that are wanted have changed
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._ended: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()  # loops of threads that were closed
         self.is_pooled = False  # whether a transaction pooler stands between: known once it is connected
         self.is_deaf = True  # whether notifications do not arrive here, so that changes are polled
         for lane in self._lanes:
@@ -232,15 +234,6 @@ class Database:
             return Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}")
         return self._unavailable(wrong, asyncpg)
 
-    def done(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Do something that may ask several times in the thread of the database, for callers that cannot await."""
-        doing = asyncio.run_coroutine_threadsafe(work, self._running())
-        try:
-            return doing.result(seconds)
-        except TimeoutError:
-            doing.cancel()
-            raise Unavailable(f"{self.address.shown} did not answer in time") from None
-
     def lane(
         self,
         act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
@@ -277,10 +270,13 @@ class Database:
         """Close the connections; the next use opens others."""
         with self._lock:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
+            pool, listening = self._pool, self._listening  # the next use has others, maybe at once
+            if loop is not None:
+                self._ended.add(loop)
         if loop is None or thread is None or thread is threading.current_thread():
             return
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(self._shut(loop))))
+            loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(self._shut(loop, pool, listening))))
         thread.join(CLOSE_SECONDS)  # a thread that hangs is a daemon
 
     def __repr__(self) -> str:
@@ -289,6 +285,9 @@ class Database:
     # The thread ------------------------------------------------------------------------------------------------------
 
     def _running(self) -> asyncio.AbstractEventLoop:
+        with suppress(RuntimeError):  # where no loop runs
+            if asyncio.get_running_loop() in self._ended:  # work that goes on after the end must not begin anew
+                raise self._closed()
         with self._lock:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
@@ -302,37 +301,57 @@ class Database:
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         """Begin something in the thread of the database, and wait for nothing."""
-        loop = self._running()
+        try:
+            loop = self._running()
+        except Unavailable:  # this thread is about to end
+            work.close()
+            return
         loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)))
+
+    def start_if_open(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
+        """As `start`, for what a notification asks for: a database that was closed is not opened again for it."""
+        with self._lock:
+            loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # it has just been closed
+                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work())))
 
     def _keep(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _from_here(self, asking: Coroutine[Any, Any, T]) -> T:
-        loop = self._running()
+        try:
+            loop = self._running()
+        except Unavailable:
+            asking.close()
+            raise
         if asyncio.get_running_loop() is loop:
             return await asking
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, loop))
 
-    async def _shut(self, loop: asyncio.AbstractEventLoop) -> None:
+    async def _shut(self, loop: asyncio.AbstractEventLoop, pool: Any, listening: "asyncio.Task[None] | None") -> None:
         """Let what is under way end, for a moment; whoever waits longer is told that the state was closed."""
-        if self._listening is not None:
-            self._listening.cancel()
+        if listening is not None:
+            listening.cancel()
         waiting = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}
         for patience in (CLOSE_SECONDS / 2, CLOSE_SECONDS / 4):
             if waiting:
                 _, waiting = await asyncio.wait(waiting, timeout=patience)
             for task in waiting:
                 task.cancel()
-        if self._pool is not None:
+        if pool is not None:
             with suppress(Exception):
                 async with asyncio.timeout(CLOSE_SECONDS / 5):
-                    await self._pool.close()
-            self._pool.terminate()
+                    await pool.close()
+            pool.terminate()
         loop.stop()
 
     # In the thread of the database -----------------------------------------------------------------------------------
+
+    def is_open_here(self) -> bool:
+        """Whether the event loop that asks is that of the connections: not any more once they are closed."""
+        return self._loop is asyncio.get_running_loop()
 
     async def asked(self, act: Callable[[Connection], Awaitable[T]], until: float, transaction: bool) -> T:
         """Do something over a connection, in the thread of the database; again after a lost one, until a deadline."""
@@ -386,7 +405,11 @@ class Database:
             self._connecting = asyncio.Lock()
         async with self._connecting:
             if self._pool is None:
-                self._pool = await self._opened()
+                pool = await self._opened()
+                if self._loop is not asyncio.get_running_loop():  # it was closed meanwhile
+                    pool.terminate()
+                    raise self._closed()
+                self._pool = pool
             return self._pool
 
     async def _opened(self) -> Any:

@@ -17,7 +17,7 @@ from pathlib import Path
 from licet.backends.ledger.state import LastCheckpoint, new_ledger_id, read_last, write_last
 from licet.backends.limits import HASHES_AT_ONCE
 from licet.backends.postgres.address import Connection
-from licet.backends.postgres.nodes import Begun
+from licet.backends.postgres.node_keys import Begun
 from licet.backends.secrets import SigningKey, check_signature, generated_key, ledger_key
 from licet.core.ledger.entry import Checkpoint, Unsound, checkpoint_body, hash_text, read_checkpoint, time_text
 from licet.core.ledger.merkle import HASH_BYTES, Frontier

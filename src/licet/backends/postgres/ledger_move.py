@@ -14,7 +14,7 @@ import asyncio
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from datetime import UTC, datetime
 from itertools import count, islice
@@ -39,7 +39,9 @@ from licet.backends.ledger.state import (
     write_last,
 )
 from licet.backends.limits import MOVE_SECONDS, MOVED_AT_ONCE
+from licet.backends.postgres.batches import PURPOSE, batch_text
 from licet.backends.postgres.database import Database
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_reader import PostgresReader
 from licet.backends.postgres.verify_database import verify_database
 from licet.backends.secrets import SigningKey, ledger_key
@@ -53,10 +55,11 @@ T = TypeVar("T")
 _INCOMPLETE = "to here, and not completely: run the same `licet state move` again"
 _ENTRIES = """INSERT INTO licet.entries
     (agent, session, sequence, id, kind, tool, verdict, time, hash, body, batch)
-SELECT agent, session, sequence, id, kind, tool, verdict, time, hash, body, ''::bytea FROM unnest(
+SELECT agent, session, sequence, id, kind, tool, verdict, time, hash, body, $11 FROM unnest(
     $1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bytea[],
     $10::bytea[]
 ) AS given (agent, session, sequence, id, kind, tool, verdict, time, hash, body)"""
+_BATCH = "INSERT INTO licet.batches (id, node, hashes, signature) VALUES ($1, $2, $3, $4)"
 _PLACES = """INSERT INTO licet.places (number, hash, agent, session, sequence)
 SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::text[], $4::text[], $5::bigint[])"""
 # All entries so far have their places.
@@ -82,13 +85,25 @@ class MovedLedger(Struct, frozen=True):
     aside: str = ""  # where the file is that was moved from
 
 
+def _nothing() -> None: ...
+
+
 # From a file to a database -------------------------------------------------------------------------------------------
 
 
 def ledger_to_database(
-    path: Path, database: Database, keys: Path, to: str, progress: Progress | None = None
+    path: Path,
+    database: Database,
+    keys: Path,
+    to: str,
+    progress: Progress | None = None,
+    rest: Callable[[], None] = _nothing,
+    operators: Sequence[str] = (),
 ) -> MovedLedger:
-    """Move a ledger file to a database. `keys` is the directory that this node has for it, `to` its address."""
+    """Move a ledger file to a database. `keys` is the directory that this node has for it, `to` its address.
+
+    `rest` moves what else belongs to the state, while no call can begin.
+    """
     key = _key_of(path)
     found = _begun(database)
     if found is not None and found.id != _id_of(path):
@@ -100,18 +115,19 @@ def ledger_to_database(
         if found is not None and not found.gone:
             if moved_to(state.key) != to:
                 raise NotMoved(f"{to} has this ledger already, and {path} is still in use: one of them is a copy")
-            return _set_aside(path, source, found.moved)  # all but the last step was done
+            return _set_aside(path, source, state.size)  # all but the last step was done
         state = _unmarked(source, state, key)
         source.execute("BEGIN IMMEDIATE")  # nobody else writes from here on
         before = _sound(verify_ledger(path, key.public, progress=progress), str(path))
         _copy_keys(Path(os.path.splitext(path)[0]), keys / "ledger")
         with LedgerReader(path) as reader:
             signed = _last_head(reader, before, key)
-            _in_database(database, _fill(database, reader, before, key.public, signed, progress))
+            _in_database(database, _fill(database, reader, before, key, signed, progress))
         frontier = Frontier.of_bytes(before.entries, before.frontier)
         write_last(checkpoint_path(keys / "ledger.sqlite"), signed, frontier)
-        after = verify_database(database, str(keys / "ledger"), key.public, progress=progress)
+        after = verify_database(database, str(keys / "ledger"), key.public, progress=progress, operators=operators)
         _compare(before, _sound(after, to))
+        rest()
         source.execute("UPDATE ledger SET key = ?", (moved_key(key.public, to),))
         source.execute("COMMIT")
         _release(database)
@@ -124,13 +140,11 @@ def _release(database: Database) -> None:
 
 class _Begun(Struct, frozen=True):
     id: str
-    key: str
-    moved: int
     gone: str
 
 
 def _begun(database: Database) -> _Begun | None:
-    rows = _do(database, "SELECT id::text, key::text, moved::bigint, gone::text FROM licet.ledger LIMIT 1")
+    rows = _do(database, "SELECT id::text, gone::text FROM licet.ledger LIMIT 1")
     return _Begun(*rows[0]) if rows else None
 
 
@@ -176,7 +190,7 @@ async def _fill(
     database: Database,
     reader: LedgerReader,
     outcome: Outcome,
-    key: str,
+    key: SigningKey,
     last: Checkpoint,
     progress: Progress | None,
 ) -> None:
@@ -187,14 +201,17 @@ async def _fill(
             # What an interrupted move has left; any other ledger was refused.
             await connection.execute("TRUNCATE licet.ledger, licet.batches, licet.entries, licet.places, licet.heads")
             await connection.execute(
-                "INSERT INTO licet.ledger (id, key, moved, gone) VALUES ($1, $2, $3, $4)",
-                outcome.ledger, key, outcome.entries, _INCOMPLETE,
-            )  # fmt: skip
+                "INSERT INTO licet.ledger (id, key, gone) VALUES ($1, $2, $3)", outcome.ledger, key.public, _INCOMPLETE
+            )
             heads = _heads(reader.checkpoints(), last)
             frontier, due = Frontier(), next(heads, None)
             for rows in _portions(reader.entries()):
                 columns = {name: [getattr(row, name) for row in rows] for name in ("number", *_FIELDS)}
-                await connection.execute(_ENTRIES, *(columns[name] for name in _FIELDS))
+                batch, hashes = os.urandom(16), b"".join(columns["hash"])
+                # The key of the ledger signs for what no node has written.
+                signature = Node(key).sign(PURPOSE, batch_text(outcome.ledger, batch, hashes))
+                await connection.execute(_BATCH, batch, key.public, hashes, signature)
+                await connection.execute(_ENTRIES, *(columns[name] for name in _FIELDS), batch)
                 await connection.execute(
                     _PLACES, *(columns[name] for name in ("number", "hash", "agent", "session", "sequence"))
                 )
@@ -234,9 +251,15 @@ def _set_aside(path: Path, source: sqlite3.Connection, entries: int) -> MovedLed
 
 
 def ledger_to_file(
-    database: Database, keys: Path, path: Path, from_: str, progress: Progress | None = None
+    database: Database,
+    keys: Path,
+    path: Path,
+    from_: str,
+    progress: Progress | None = None,
+    rest: Callable[[], None] = _nothing,
+    operators: Sequence[str] = (),
 ) -> MovedLedger:
-    """Move the ledger of a database to a file that is not there yet."""
+    """Move the ledger of a database to a file that is not there yet; `rest` as above."""
     if os.path.lexists(path):
         raise NotMoved(f"{path} is there already: move to a directory without a ledger")
     key = _key_of(keys / "ledger.sqlite")
@@ -249,10 +272,12 @@ def ledger_to_file(
     temporary = target.with_name(f"{target.name}-moving.sqlite")
     for file in (temporary, *(temporary.with_name(temporary.name + ending) for ending in ("-wal", "-shm", "-journal"))):
         file.unlink(missing_ok=True)  # what an interrupted move has left
-    before = _sound(verify_database(database, str(keys / "ledger"), key.public, progress=progress), from_)
+    outcome = verify_database(database, str(keys / "ledger"), key.public, progress=progress, operators=operators)
+    before = _sound(outcome, from_)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _copy_keys(keys / "ledger", target)
-    after = _in_database(database, _emptied(database, str(keys / "ledger"), temporary, key, path, before, progress))
+    work = _emptied(database, str(keys / "ledger"), temporary, key, path, before, progress, rest)
+    after = _in_database(database, work)
     os.replace(checkpoint_path(temporary), checkpoint_path(path))
     os.rename(temporary, path)
     _sound(verify_ledger(path, key.public), str(path))
@@ -267,6 +292,7 @@ async def _emptied(
     path: Path,
     before: Outcome,
     progress: Progress | None,
+    rest: Callable[[], None],
 ) -> Outcome:
     """Copy the ledger while its tables are locked; at the end it says that it is gone."""
     connection = await database.own_connection()
@@ -276,6 +302,7 @@ async def _emptied(
             # In a thread, since a reader waits for this one.
             after = await asyncio.to_thread(_written, database, keys, temporary, key, progress)
             _compare_grown(before, after)
+            await asyncio.to_thread(rest)
             await connection.execute("UPDATE licet.ledger SET gone = $1", f"to {path}")
         return after
     finally:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -39,32 +39,39 @@ from licet.backends.approvals.requests import (
     too_many,
     unchanged,
 )
+from licet.backends.approvals.standing import Facts, StoredStanding, milliseconds_of, this_machine
 from licet.backends.limits import (
     FINISHED_MS,
     LOOK_AGAIN_SECONDS,
     MOST_EXPIRED,
     MOST_TURNS,
     MOST_UNANSWERED,
+    POLL_SECONDS,
     SIGNATURES_KEPT,
+    STANDING_SECONDS,
 )
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node, is_signed
+from licet.backends.postgres.node_keys import Node, is_signed
 from licet.backends.secrets import SigningKey
 from licet.core.decision.approval import UNSIGNED, ApprovalRequest, Yes
+from licet.core.ledger.entry import STANDING_SESSION, Entry, Unsound, read_entry
 from licet.core.policy.terms import Approvals
 from licet.core.values import canonical_json, digest
 from licet.declare.plain_json import plain_json
+from licet.guard.deadlines import CURRENT
 from licet.guard.limits import STORE_SECONDS
-from licet.guard.ports import Answered, Question, Unavailable, free_after_fork
+from licet.guard.ports import Answered, LedgerUnavailable, Question, Unavailable, free_after_fork
 
 ANSWERS = "licet_answers"  # the channel on which nodes hear of answers
 _PURPOSE = "approval"  # what nodes sign these rows for
-_ROWS = """SELECT r.place, r.id, r.body, r.node, r.signature, s.body AS shown,
+# Casts: a column that was made into another type is read as what it should be, or not at all.
+_ROWS = """SELECT r.place::bigint, r.id::text, r.body::bytea, r.node::text, r.signature::bytea, s.body::bytea AS shown,
     (SELECT count(*) FROM licet.approval_uses WHERE request = r.id) AS used,
-    array(SELECT a.body FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS answers,
-    array(SELECT a.node FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS nodes,
-    array(SELECT a.signature FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS signatures
+    array(SELECT a.body::bytea FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS answers,
+    array(SELECT a.node::text FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place) AS nodes,
+    array(SELECT a.signature::bytea FROM licet.approval_answers AS a WHERE a.request = r.id ORDER BY a.place)
+        AS signatures
 FROM licet.approval_requests AS r LEFT JOIN licet.approval_shown AS s ON s.request = r.id"""
 _FIND = f"{_ROWS} WHERE r.id = $1"
 _LIST = f"{_ROWS} ORDER BY r.place"
@@ -204,13 +211,15 @@ class PostgresApprovals(ApprovalStore):
             if self._end_listening is None:
                 self._end_listening = self._database.listen(ANSWERS, self._heard)
 
-        async def changed(interval: float, left: float) -> None:
+        async def changed(interval: float, left: float) -> bool:
             # Notified or not, it looks again from time to time: a connection may be dead without anybody knowing.
             longest = interval if self._database.is_deaf else LOOK_AGAIN_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(longest, max(left, 0.0))):
                     await mine[1].wait()
+            was_told = mine[1].is_set() and not self._database.is_deaf
             mine[1].clear()
+            return was_told
 
         try:
             yield changed
@@ -230,9 +239,10 @@ class PostgresApprovals(ApprovalStore):
 
     def standing(self, id: str | None = None) -> Sequence[StoredRequest]:  # noqa: A002
         """Return the requests for standing approvals, or the one with this id. Blocks until the database answers."""
-        return self._database.done(self._standing(id), STORE_SECONDS)
+        return self._database.do(self.standing_now(id), STORE_SECONDS)
 
-    async def _standing(self, id: str | None) -> Sequence[StoredRequest]:  # noqa: A002
+    async def standing_now(self, id: str | None = None) -> Sequence[StoredRequest]:  # noqa: A002
+        """As `standing`, for callers that can await."""
         found = await self._sound(await self._rows(_STANDING, id), self.now())
         return [kept for kept in found if kept is not None and kept.request.scope == "standing"]
 
@@ -243,7 +253,7 @@ class PostgresApprovals(ApprovalStore):
         return [kept for kept in await self._sound(await self._rows(_LIST), self.now()) if kept is not None]
 
     async def unbelieved(self) -> Sequence[str]:
-        """The ids of requests that have a row which no node of this state has signed, or that was changed."""
+        """The ids of requests with rows that no node of this state has signed, or that were changed since."""
         rows = await self._rows(_LIST)
         trusted = await self._trusted(rows)
         return [_text_of(row["id"]) for row in rows if not _is_whole(row, trusted, self.now())]
@@ -330,7 +340,7 @@ class PostgresApprovals(ApprovalStore):
     async def _trusted(self, rows: Sequence[Mapping[str, Any]]) -> frozenset[str]:
         """The nodes that wrote these rows and belong to this state. No connection is held meanwhile."""
         named = {name for row in rows for name in (row["node"], *row["nodes"])}
-        return frozenset([name for name in named if name == self._node.public or await self._enrolled(name)])
+        return frozenset([name for name in named if name and (name == self._node.public or await self._enrolled(name))])
 
 
 def digest_of(request: ApprovalRequest) -> str:
@@ -388,7 +398,7 @@ def _answers(
         try:
             one = _READ_ANSWER.decode(body)
             bytes.fromhex(one.signature)
-        except ValueError:
+        except (ValueError, TypeError):
             continue
         if one.request == about and (is_ours or not one.denies):
             found.append((one, is_ours))
@@ -401,5 +411,166 @@ def _is_whole(row: Mapping[str, Any], trusted: frozenset[str], now: int) -> bool
     return kept is not None and len(_answers(row, kept.request, trusted)) == len(row["answers"])
 
 
-def _is_ours(node: str, body: bytes, signature: bytes, trusted: frozenset[str]) -> bool:
+def _is_ours(node: str | None, body: bytes | None, signature: bytes | None, trusted: frozenset[str]) -> bool:
+    """Whether a node of this state has written this. A column may be null, if somebody has changed the table."""
+    if node is None or body is None or signature is None:
+        return False
     return node in trusted and _is_signed(node, _PURPOSE, body, signature)
+
+
+# Standing approvals --------------------------------------------------------------------------------------------------
+
+# The places of the chains of standing approvals, whether a number is missing after the first of them, and the newest
+# entry of all.
+_PLACES = """WITH mine AS (
+    SELECT agent::text, max(sequence)::bigint AS last, min(number)::bigint AS first FROM licet.places
+    WHERE session = $1 AND agent = ANY ($2::text[]) GROUP BY 1
+), since AS (SELECT greatest($3::bigint, (SELECT min(first) FROM mine)) AS number)
+SELECT (SELECT number FROM since) AS since, array(SELECT agent FROM mine ORDER BY 1) AS agents,
+    array(SELECT last FROM mine ORDER BY agent) AS ends,
+    (SELECT count(*) FROM licet.places WHERE number >= (SELECT number FROM since))::bigint AS found,
+    (SELECT coalesce(max(number), 0) FROM licet.places)::bigint AS last,
+    (SELECT coalesce(max(size), 0) FROM licet.heads)::bigint AS size,
+    (SELECT e.body::bytea FROM licet.places AS p JOIN licet.entries AS e USING (agent, session, sequence)
+        ORDER BY p.number DESC LIMIT 1) AS newest"""
+
+
+class StandingLedger(Protocol):
+    """The ledger of a state, as standing approvals need it."""
+
+    async def record(self, entry: Entry) -> None:
+        """Keep an entry; when this returns it is committed."""
+
+    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
+        """The entries of a session and of its delegates, signed by nodes of this state and without a gap."""
+
+
+class PostgresStanding(StoredStanding):
+    """The standing approvals of one node. What was given on another node counts there alone.
+
+    Paths are those of a machine, and machines that were made from one image call themselves the same, so the key of the
+    node belongs to the machine here. What the stores say is kept for a moment, and read again when it was withdrawn.
+    """
+
+    def __init__(
+        self,
+        store: PostgresApprovals,
+        ledger: StandingLedger,
+        database: Database,
+        node: Node,
+        machine: Callable[[], str] = this_machine,
+    ) -> None:
+        super().__init__(store, lambda: digest(["licet standing approval", machine(), node.public]))
+        self._requests, self._ledger, self._database = store, ledger, database
+        self._read_facts: tuple[Facts, float] | None = None  # and when that was, by `time.monotonic`
+        self._used = 0.0
+        self._failed: tuple[str, float] = "", 0.0
+        self._is_reading = False
+        self._end_listening: Callable[[], None] | None = None
+        self._counted = 0  # the number of the entry in the ledger up to which none was missing
+        self._seen: dict[str, int] = {}  # how many entries the chain of an agent had
+
+    def close(self) -> None:
+        """Stop listening; the database belongs to others too."""
+        end, self._end_listening = self._end_listening, None
+        if end is not None:
+            end()
+
+    def _facts(self, id: str | None) -> Facts:  # noqa: A002
+        facts = self._current()
+        return facts if id is None else replace(facts, known=[one for one in facts.known if one.request.id == id])
+
+    def _known(self, id: str) -> Sequence[StoredRequest]:  # noqa: A002
+        return self._facts(id).known
+
+    def _look_again(self) -> None:
+        self._read_facts = None
+
+    async def _record(self, entry: Entry) -> None:
+        await self._ledger.record(entry)
+        self._look_again()
+
+    def _current(self) -> Facts:
+        """What the stores say, or said a moment ago. Blocks only where that is too long ago."""
+        now = self._used = time.monotonic()
+        if self._end_listening is None:
+            self._end_listening = self._database.listen(ANSWERS, self._heard)
+        if self._read_facts is not None:
+            facts, read = self._read_facts
+            if now - read <= STANDING_SECONDS:
+                if now - read > STANDING_SECONDS / 2:
+                    self._read_soon()
+                return facts
+        failed, when = self._failed
+        if failed and now - when < POLL_SECONDS:  # each delete would wait for a database that does not answer
+            raise Unavailable(failed)
+        try:
+            return self._database.do(self._read(), STORE_SECONDS)
+        except (Unavailable, LedgerUnavailable) as wrong:
+            self._failed = str(wrong), time.monotonic()
+            raise
+
+    def _heard(self, request: str) -> None:
+        """In the thread of the database: look at once where a standing approval may have been withdrawn."""
+        if self._read_facts is None or request not in ("", *(one.request.id for one in self._read_facts[0].known)):
+            return
+        if time.monotonic() - self._used > STANDING_SECONDS:
+            self._look_again()  # nobody asks now
+        else:
+            self._read_soon()
+
+    def _read_soon(self) -> None:
+        if not self._is_reading:
+            self._is_reading = True
+            self._database.start(self._read_quietly())
+
+    async def _read_quietly(self) -> None:
+        CURRENT.set(None)  # the time of the call that happened to notice is no limit here
+        try:
+            await self._read()
+        except (Unavailable, LedgerUnavailable):
+            self._look_again()  # who asks next is told why
+        finally:
+            self._is_reading = False
+
+    async def _read(self) -> Facts:
+        """In the thread of the database."""
+        began = time.monotonic()
+        known = await self._requests.standing_now()
+        agents = sorted({kept.request.agent for kept in known})
+        # The places first: an entry that gets its place meanwhile is then no entry that is missing.
+        row = await self._places(agents) if agents else None
+        entries: dict[str, Sequence[Entry]] = {}
+        for agent in agents:
+            found = await self._ledger.entries_of(agent, STANDING_SESSION)
+            entries[agent] = [one for one in found if one.agent == agent]
+        latest = 0 if row is None else self._checked(row, entries)
+        facts = Facts(known, [one for some in entries.values() for one in some], latest)
+        self._read_facts = facts, began
+        return facts
+
+    async def _places(self, agents: Sequence[str]) -> Mapping[str, Any]:
+        async def look(connection: Connection) -> Mapping[str, Any]:
+            row: Mapping[str, Any] = await connection.fetchrow(_PLACES, STANDING_SESSION, agents, self._counted + 1)
+            return row
+
+        return await self._database.once(look)
+
+    def _checked(self, row: Mapping[str, Any], entries: Mapping[str, Sequence[Entry]]) -> int:
+        """When the newest entry was made; `LedgerUnavailable` if one may be missing: it could be a withdrawal."""
+        where = self._database.address.shown
+        ends = dict(zip(row["agents"], row["ends"], strict=True))
+        for agent, some in entries.items():
+            if len(some) < max(ends.get(agent, 0), self._seen.get(agent, 0)):
+                raise LedgerUnavailable(f"the ledger in {where} was changed: entries are missing")
+        since, last = row["since"], row["last"]
+        if last < row["size"] or (ends and row["found"] != max(last - since + 1, 0)):
+            raise LedgerUnavailable(f"the ledger in {where} was changed: entries are missing")
+        self._seen = {agent: len(some) for agent, some in entries.items()}
+        self._counted = last if ends else 0
+        if row["newest"] is None:
+            return 0
+        try:
+            return milliseconds_of(read_entry(row["newest"]).recorded)
+        except Unsound as wrong:
+            raise LedgerUnavailable(f"the ledger in {where} was changed: {wrong}") from None

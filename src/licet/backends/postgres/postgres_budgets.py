@@ -23,7 +23,7 @@ from msgspec import Struct
 from licet.backends.limits import CLOSE_SECONDS, FORGET_RESERVATIONS_SECONDS, LEASE_SECONDS, MOST_CLAIMS, MOST_COMPARED
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node, is_signed
+from licet.backends.postgres.node_keys import Node, is_signed
 from licet.backends.postgres.postgres_leases import Begun, Ending, Leases, block_of
 from licet.core.decision.request import NOTHING, Spent, Usage, settlement
 from licet.core.values import canonical_json, money_text
@@ -282,7 +282,7 @@ class PostgresBudgets:
     # In the thread of the database -----------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Look after the blocks later. A timer waits and no task: who closes the database waits for tasks."""
+        """Look after the blocks later. A timer waits and no task, which a close would wait for."""
         self._kept_in = loop = asyncio.get_running_loop()
         loop.call_later(LEASE_SECONDS / 6, self._look)
 
@@ -336,8 +336,8 @@ class PostgresBudgets:
         where = f"of {row['kind']} `{row['name']}`" + (f", tool `{row['tool']}`," if row["tool"] else "")
         return (
             f"the budget of `{agent}` in {self._database.address.shown} was lowered: the counter {where} says "
-            f"{row['counted']} calls and {money_text(row['counted_usd'])} USD, and receipts say {row['calls']} calls and "
-            f"{money_text(row['cost_usd'])} USD; an administrator of the database has to put it right"
+            f"{row['counted']} calls and {money_text(row['counted_usd'])} USD, and receipts say {row['calls']} calls "
+            f"and {money_text(row['cost_usd'])} USD; an administrator of the database has to put it right"
         )
 
     async def _forged(self, connection: Connection, agent: str) -> str:

@@ -18,7 +18,7 @@ from licet.backends.freezes import Operators, checked_view, read_operators, writ
 from licet.backends.limits import MOST_LOOKS_AT_ONCE
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.nodes import Node, is_signed
+from licet.backends.postgres.node_keys import Node, is_signed
 from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import STATE_AGENT, Entry, LinkedEntry, Unsound
 from licet.core.ledger.state_acts import NOTHING, StateAct, StateView, act_of, folded, merged, read_row, row_bytes
@@ -68,20 +68,19 @@ class PostgresFreezes:
             self._load_now()
         return self._known().why(agent, tool)
 
-    async def look_up(self, agent: str, tool: str) -> str:
-        """The same, asked of the database: exact on every node."""
+    async def look_up(self, agent: str, tool: str) -> None:
+        """Ask the database, which knows every freeze that returned on any node."""
         if self._view is None or self._listens_in != os.getpid():
             await self._load()
         said: str = await self._looks.do((agent, tool))
         if not said or self._known().why(agent, tool):
-            return said or self._known().why(agent, tool)
+            return
         await self._load()  # it was frozen a moment ago
-        if not (why := self._known().why(agent, tool)):
+        if not self._known().why(agent, tool):
             raise Unavailable(
                 f"{self._database.address.shown} says that calls are frozen, and no enrolled node has signed that: "
                 "its table `licet.state_acts` was changed"
             )
-        return why
 
     async def add(self, act: StateAct) -> None:
         """Keep an act. Of a freeze: once this returns, no call on any node begins any more."""
@@ -111,6 +110,9 @@ class PostgresFreezes:
         """Pin the keys of the operators on this node."""
         write_operators(self._directory, operators)
 
+    def close(self) -> None:
+        """Nothing ends: all stores of a node share its connections, and hear of changes as long as these last."""
+
     def _known(self) -> StateView:
         if self._wrong:
             raise Unavailable(self._wrong)
@@ -128,7 +130,7 @@ class PostgresFreezes:
         self._database.listen(CHANNEL, self._heard)
 
     def _heard(self, _: str) -> None:
-        self._database.start(self._load_quietly())
+        self._database.start_if_open(self._load_quietly)
 
     async def _load_quietly(self) -> None:
         with suppress(Unavailable):  # what is known goes on to count, and no call begins without the database

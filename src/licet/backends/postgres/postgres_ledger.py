@@ -24,7 +24,7 @@ from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import APPEND, Batch, Chains, Session, batch_problem, hashes_of, read_rows
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.nodes import (
+from licet.backends.postgres.node_keys import (
     NODE_KINDS,
     Begun,
     Enrolled,
@@ -43,8 +43,31 @@ _ROW = "entries.id, kind, agent, session, sequence, tool, verdict, time, hash, b
 _BATCH = "batches.id AS batch, node, hashes, signature"
 _OF_SESSION = f"""
 SELECT {_ROW}, {_BATCH} FROM licet.entries LEFT JOIN licet.batches ON batches.id = entries.batch
-WHERE session = $2 AND (agent = $1 OR (agent > $1 || '>' AND agent < $1 || '?')) ORDER BY agent, sequence
+LEFT JOIN unnest($3::text[], $4::bigint[]) AS known (known_agent, known_sequence) ON known_agent = agent
+WHERE session = $2 AND (agent = $1 OR (agent > $1 || '>' AND agent < $1 || '?'))
+    AND sequence >= coalesce(known_sequence, 0) ORDER BY agent, sequence
 """  # noqa: S608 - our words
+# The names of delegates are searched one after the other: an agent may have had any number of sessions.
+_LENGTHS = """
+SELECT wanted.at, names.agent, tail.sequence
+FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS wanted (agent, session, at)
+CROSS JOIN LATERAL (
+    WITH RECURSIVE found (agent) AS (
+        SELECT wanted.agent COLLATE "C"
+        UNION ALL
+        SELECT (
+            SELECT min(entries.agent) FROM licet.entries
+            WHERE entries.agent > greatest(found.agent, (wanted.agent || '>') COLLATE "C")
+                AND entries.agent < (wanted.agent || '?') COLLATE "C"
+        ) FROM found WHERE found.agent IS NOT NULL
+    )
+    SELECT found.agent FROM found WHERE found.agent IS NOT NULL
+) AS names
+CROSS JOIN LATERAL (
+    SELECT entries.sequence FROM licet.entries
+    WHERE entries.agent = names.agent AND entries.session = wanted.session ORDER BY entries.sequence DESC LIMIT 1
+) AS tail
+"""
 _TAILS = f"""
 SELECT {_ROW}, {_BATCH}
 FROM unnest($1::text[], $2::text[], $3::bigint[]) AS wanted (wanted_agent, wanted_session, wanted_sequence)
@@ -94,6 +117,7 @@ class PostgresLedger:
         self.sequencer = Sequencer(database, self.head, operators)
         self._database, self._now, self._operators, self._sequences = database, now, operators, sequences
         self._lane = database.lane(self._append, MOST_APPENDED, transaction=False)
+        self._looks = database.lane(_lengths, MOST_APPENDED, transaction=False)
         self._sending: _Sending | None = None
         self._checked = -CHECK_SECONDS
         self._has_written = False
@@ -110,16 +134,42 @@ class PostgresLedger:
         except Unavailable as wrong:
             raise LedgerUnavailable(str(wrong)) from None
 
-    async def entries_of(self, agent: str, session: str) -> Sequence[Entry]:
-        """The entries of a session and of its delegates, complete and signed by nodes of this state."""
+    async def lengths_of(self, agent: str, session: str) -> Mapping[str, int]:
+        """How many entries a session and its delegates have, by agent: one round trip for all calls that ask."""
+        try:
+            found = await self._looks.do((agent, session))
+            acknowledged = {name: self.chains.known((name, session)).sequence for name in {agent, *found}}
+            if any(found.get(name, 0) < length for name, length in acknowledged.items()):
+                found = await self._looks.do((agent, session))  # this node may have written one since it asked
+        except Unavailable as wrong:
+            raise LedgerUnavailable(str(wrong)) from None
+        if any(found.get(name, 0) < length for name, length in acknowledged.items()):
+            raise LedgerUnavailable(f"the newest entries of the session `{session}` are missing in the database")
+        return found
+
+    async def entries_of(self, agent: str, session: str, after: Mapping[str, int] | None = None) -> Sequence[Entry]:
+        """The entries of a session and of its delegates, complete and signed by nodes of this state.
+
+        Of the agents in `after`, the first so many entries are left out.
+        """
         found: list[LinkedEntry] = []
+        known = {name: length for name, length in (after or {}).items() if length}
 
         async def read(connection: Connection) -> None:
             begun = await self.head.begun(connection)
-            rows = await connection.fetch(_OF_SESSION, agent, session)
-            entries = await self._trusted(connection, begun, rows)
-            _check_chains(entries, self.chains)
-            found[:] = [entry for _, entry in entries]
+            acknowledged: dict[Session, int] = {}
+            while True:
+                rows = await connection.fetch(_OF_SESSION, agent, session, [*known], [*known.values()])
+                entries = await self._trusted(connection, begun, rows)
+                tails = _chains_of(entries, known)
+                for _, name in _behind(tails, acknowledged):
+                    raise LedgerUnavailable(f"the newest entries of the session `{name}` are missing in the database")
+                if acknowledged:
+                    break
+                acknowledged = _behind(tails, {one: self.chains.known(one).sequence for one in tails})
+                if not acknowledged:
+                    break  # otherwise this node has written one since it asked, or the database was set back
+            found[:] = [entry for _, entry in entries if entry.sequence > known.get(entry.agent, 0)]
 
         await self._ask(read)
         return found
@@ -366,18 +416,33 @@ def _recorded(body: object) -> str:
         return ""
 
 
-def _check_chains(entries: Iterable[tuple[Row, LinkedEntry]], chains: Chains) -> None:
-    """Refuse sessions with a gap: an entry that is missing may be the one that read something private."""
+async def _lengths(connection: Connection, wanted: Sequence[Session]) -> Sequence[Mapping[str, int]]:
+    rows = await connection.fetch(_LENGTHS, [one[0] for one in wanted], [one[1] for one in wanted])
+    found: list[dict[str, int]] = [{} for _ in wanted]
+    for row in rows:
+        found[row["at"] - 1][row["agent"]] = row["sequence"]
+    return found
+
+
+def _chains_of(entries: Iterable[tuple[Row, LinkedEntry]], known: Mapping[str, int]) -> Mapping[Session, Tail]:
+    """How sessions end. Refuses one with a gap: an entry that is missing may be the one that read something private.
+
+    Of agents of which the first entries are `known`, the chain begins with the last one of these.
+    """
     tails: dict[Session, Tail] = {}
     for row, entry in entries:
         session = entry.agent, entry.session
-        tail = tails.get(session, Tail())
-        if entry.sequence != tail.sequence + 1 or entry.previous != (hash_text(tail.hash) if tail.hash else None):
-            raise LedgerUnavailable(f"entries of the session `{entry.session}` are missing in the database")
+        if session in tails or entry.sequence != known.get(entry.agent):
+            tail = tails.get(session, Tail())
+            if entry.sequence != tail.sequence + 1 or entry.previous != (hash_text(tail.hash) if tail.hash else None):
+                raise LedgerUnavailable(f"entries of the session `{entry.session}` are missing in the database")
         tails[session] = Tail(entry.sequence, row.hash)
-    for session, tail in tails.items():
-        if tail.sequence < chains.known(session).sequence:
-            raise LedgerUnavailable(f"the newest entries of the session `{session[1]}` are missing in the database")
+    return tails
+
+
+def _behind(tails: Mapping[Session, Tail], acknowledged: Mapping[Session, int]) -> dict[Session, int]:
+    """The sessions that are shorter than the database has acknowledged."""
+    return {one: length for one, length in acknowledged.items() if tails.get(one, Tail()).sequence < length}
 
 
 # A process that ends gives places to what it has written; after one that is killed, the next one does.

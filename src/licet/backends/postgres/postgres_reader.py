@@ -214,7 +214,8 @@ class PostgresReader:
 
     def checkpoints(self) -> Iterator[Checkpoint]:
         """Return every signed head, the oldest first."""
-        query = "SELECT size::bigint, body::bytea, signature::bytea FROM licet.heads ORDER BY size"
+        query = """SELECT coalesce(size::bigint, 0), body::bytea, coalesce(signature::bytea, '') FROM licet.heads
+            ORDER BY 1"""
         return starmap(Checkpoint, self.fetched(query))
 
     def hashes(self) -> Iterator[bytes]:

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -28,11 +29,12 @@ from licet.backends.limits import (
     STANDBY_SECONDS,
 )
 from licet.backends.postgres.address import Connection
-from licet.backends.postgres.batches import Session, batch_problem, hashes_of
+from licet.backends.postgres.batches import Session, batch_problem, hashes_of, row_of
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.nodes import NODE_KINDS, Begun, NodeActs, Operators
+from licet.backends.postgres.node_keys import NODE_KINDS, Begun, NodeActs, Operators
 from licet.core.ledger.entry import (
+    COLUMNS,
     NODES_AGENT,
     NODES_SESSION,
     START,
@@ -54,14 +56,17 @@ SELECT pg_try_advisory_xact_lock($1) AS mine, pg_snapshot_xmin(pg_current_snapsh
 """
 _BELOW = "SELECT below::text FROM licet.heads ORDER BY size DESC LIMIT 1"
 _COLUMNS = "id, kind, entries.agent, entries.session, entries.sequence, tool, verdict, time, entries.hash, body"
-_NO_PLACE = """NOT EXISTS (SELECT FROM licet.places AS placed WHERE placed.agent = entries.agent
-    AND placed.session = entries.session AND placed.sequence = entries.sequence)"""
-_ENTRIES = f"""
-SELECT {_COLUMNS}, batch, xid::text FROM licet.entries
-WHERE xid >= $1::text::xid8 AND xid < $2::text::xid8 AND {_NO_PLACE}
-    AND (xid, agent, session, sequence) > ($1::text::xid8, $3, $4, $5)
-ORDER BY xid, agent, session, sequence LIMIT $6
+# Written so that each entry is looked up in the index of places, whatever the planner knows of both tables.
+_NO_PLACE = """LEFT JOIN LATERAL (SELECT true AS found FROM licet.places WHERE places.agent = entries.agent
+    AND places.session = entries.session AND places.sequence = entries.sequence LIMIT 1) AS placed ON true"""
+_NEXT = f"""
+SELECT {_COLUMNS}, batch, xid::text AS known FROM licet.entries {{joined}}
+WHERE xid >= $1::text::xid8 AND xid < $2::text::xid8 {{condition}}
+    AND (xid, entries.agent, entries.session, entries.sequence) > ($1::text::xid8, $3, $4, $5)
+ORDER BY xid, entries.agent, entries.session, entries.sequence LIMIT $6
 """  # noqa: S608 - our words
+_ENTRIES = _NEXT.format(joined="", condition="")  # after those that this process has read
+_WITHOUT_PLACE = _NEXT.format(joined=_NO_PLACE, condition="AND placed.found IS NULL")
 _BATCHES = "SELECT id, node, hashes, signature FROM licet.batches WHERE id = ANY($1)"
 _TAILS = """
 SELECT wanted.agent, wanted.session, tail.sequence, tail.hash
@@ -98,6 +103,7 @@ class _Facts(Struct):
     time: str
 
 
+_indexed = attrgetter(*COLUMNS)
 _FACTS = msgspec.json.Decoder(_Facts)
 
 
@@ -156,7 +162,7 @@ class Sequencer:
         self._tails: dict[Session, Tail] = {}
         self._waiting: dict[Key, _Candidate] = {}
         self._acts: NodeActs | None = None
-        self._rescans = False
+        self._rescans = self._follows = False  # whether all entries before the cursor were looked at
         self.problem = ""
 
     def start(self) -> None:
@@ -201,7 +207,7 @@ class Sequencer:
         return count
 
     async def _work(self) -> None:
-        while True:
+        while self._database.is_open_here():
             pause = STANDBY_SECONDS
             try:
                 done = await self._database.asked(self._look, time.monotonic() + CONNECT_TO_SERVER_SECONDS, True)
@@ -244,14 +250,21 @@ class Sequencer:
         before: str = turn["before"]
         cursor = self._cursor or _Cursor(await connection.fetchval(_BELOW))
         if self._rescans:
-            cursor, self._rescans = _Cursor("0"), False
+            cursor, self._rescans, self._follows = _Cursor("0"), False, False
         found = await connection.fetch(
-            _ENTRIES, cursor.xid, before, cursor.agent, cursor.session, cursor.sequence, MOST_PLACED
+            _ENTRIES if self._follows else _WITHOUT_PLACE,
+            cursor.xid,
+            before,
+            cursor.agent,
+            cursor.session,
+            cursor.sequence,
+            MOST_PLACED,
         )
         is_full = len(found) == MOST_PLACED
+        self._follows = self._follows or not is_full
         if found:
             end = found[-1]
-            self._cursor = _Cursor(end["xid"], end["agent"], end["session"], end["sequence"])
+            self._cursor = _Cursor(end["known"], end["agent"], end["session"], end["sequence"])
         else:
             self._cursor = cursor
         placed = await self._judged(connection, found, operators)
@@ -268,7 +281,7 @@ class Sequencer:
         )
         await connection.execute(_PLACE, last.facts.size, *columns)
         head = self._head.signed(key, begun, frontier)
-        seen = found[-1]["xid"] if is_full else before
+        seen = found[-1]["known"] if is_full else before
         below = min([int(seen), *(one.xid for one in self._waiting.values())])
         await self._head.insert(connection, head, frontier, str(below))
         return _Round(is_full=is_full, places=len(placed), head=head, frontier=frontier)
@@ -283,25 +296,26 @@ class Sequencer:
         await self._read_tails(connection, {(one["agent"], one["session"]) for one in found})
         placed: list[Row] = []
         for one in found:
-            row = Row(0, *[one[name] for name in Row._fields[1:]])
+            row = row_of(one)
             facts = _problem(row, batches.get(one["batch"]), acts, operators)
             if isinstance(facts, str):
                 continue
-            key = row.agent, row.session, row.sequence
-            if len(self._waiting) < MOST_WAITING:
-                self._waiting[key] = _Candidate(row, facts.previous, int(one["xid"]))
-            while (candidate := self._waiting.get(key)) is not None:
-                tail = self._tails.get(key[:2], START)
-                if key[2] > tail.sequence + 1:
-                    break  # the one before it comes with a later transaction, or never
-                del self._waiting[key]
-                if key[2] <= tail.sequence or candidate.previous != (hash_text(tail.hash) if tail.hash else None):
+            candidate: _Candidate | None = _Candidate(row, facts.previous, int(one["known"]))
+            session, sequence = (row.agent, row.session), row.sequence
+            while candidate is not None:
+                tail = self._tails.get(session, START)
+                if sequence > tail.sequence + 1:
+                    if len(self._waiting) < MOST_WAITING:  # the one before it comes with a later transaction, or never
+                        self._waiting[*session, sequence] = candidate
+                    break
+                if sequence <= tail.sequence or candidate.previous != (hash_text(tail.hash) if tail.hash else None):
                     break
                 placed.append(candidate.row)
-                self._tails[key[:2]] = Tail(key[2], candidate.row.hash)
+                self._tails[session] = Tail(sequence, candidate.row.hash)
                 if candidate.row.kind in NODE_KINDS:
                     self._count(acts, candidate.row, operators)
-                key = *key[:2], key[2] + 1
+                sequence += 1
+                candidate = self._waiting.pop((*session, sequence), None) if self._waiting else None
         return placed
 
     def _count(self, acts: NodeActs, row: Row, operators: Sequence[str]) -> None:
@@ -346,9 +360,9 @@ def _problem(row: Row, batch: _Batch | None, acts: NodeActs, operators: Sequence
         return "it cannot be read"
     if facts.ledger != acts.ledger:
         return f"it is of another ledger, {facts.ledger}"
-    for name in ("agent", "session", "sequence", "id", "kind", "tool", "verdict", "time"):
-        if getattr(row, name) != getattr(facts, name):
-            return f"its index says {name} `{getattr(row, name)}`, and the entry says `{getattr(facts, name)}`"
+    if _indexed(row) != _indexed(facts):
+        name = next(name for name in COLUMNS if getattr(row, name) != getattr(facts, name))
+        return f"its index says {name} `{getattr(row, name)}`, and the entry says `{getattr(facts, name)}`"
     if batch.node in acts.enrolled:
         return facts
     if facts.kind in NODE_KINDS:  # it counts by its own signature, whoever sent it
@@ -361,8 +375,8 @@ def _problem(row: Row, batch: _Batch | None, acts: NodeActs, operators: Sequence
 # What has no place, for a person --------------------------------------------------------------------------------------
 
 _HELD = f"""
-SELECT {_COLUMNS}, batch, xid::text, xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled FROM licet.entries
-WHERE {_NO_PLACE} ORDER BY xid, agent, session, sequence LIMIT $1
+SELECT {_COLUMNS}, batch, xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled FROM licet.entries
+{_NO_PLACE} WHERE placed.found IS NULL ORDER BY xid, entries.agent, entries.session, entries.sequence LIMIT $1
 """  # noqa: S608
 _OPEN = """
 SELECT 'connection' AS kind, pid::text AS name, coalesce(application_name, '') AS program,
@@ -420,7 +434,7 @@ async def held_back(connection: Connection, head: KeptHead, operators: Sequence[
     batches = await _batches(connection, begun.ledger, {one["batch"] for one in found})
     entries = []
     for one in found:
-        row = Row(0, *[one[name] for name in Row._fields[1:]])
+        row = row_of(one)
         facts = _problem(row, batches.get(one["batch"]), acts, operators)
         why = facts if isinstance(facts, str) else await _link_problem(connection, row, facts)
         if not why and not one["settled"]:
@@ -449,7 +463,7 @@ async def placed_nodes(connection: Connection, begun: Begun, operators: Sequence
     acts = NodeActs(begun.ledger, begun.key)
     for one in await connection.fetch(_NODES, NODES_AGENT, NODES_SESSION):
         with suppress(Unsound, TypeError, ValueError):  # one that was changed enrols nobody
-            row = Row(0, *one)
+            row = row_of(one)
             check_row(row)
             acts.apply(read_entry(row.body), operators)
     return acts

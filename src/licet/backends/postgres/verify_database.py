@@ -11,38 +11,52 @@
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.backends.ledger.reader import Progress
 from licet.backends.ledger.state import LastCheckpoint, read_last
 from licet.backends.limits import BATCHES_KNOWN, LONGEST_ENTRY
 from licet.backends.postgres.address import Address
+from licet.backends.postgres.batches import batch_problem, hashes_of
 from licet.backends.postgres.changed_schema import changed_code, changed_tables
 from licet.backends.postgres.database import Database, Secret
-from licet.backends.postgres.nodes import is_signed
+from licet.backends.postgres.node_keys import NODE_KINDS, NodeActs
 from licet.backends.postgres.postgres_reader import PostgresReader, Unreadable
 from licet.backends.secrets import check_signature
-from licet.core.ledger.entry import START, Checkpoint, Row, Unsound, check_row, hash_text, read_entry
-from licet.core.ledger.merkle import HASH_BYTES, Frontier
+from licet.core.ledger.entry import (
+    NODES_AGENT,
+    NODES_SESSION,
+    START,
+    Checkpoint,
+    Row,
+    Unsound,
+    check_row,
+    hash_text,
+    read_checkpoint,
+    read_entry,
+)
+from licet.core.ledger.merkle import Frontier
 from licet.core.ledger.verify import Finding, Outcome, narrowed, verify
 
 _SHORT = 80  # characters of a value in a message
-_ROW = f"""e.id::text, e.kind::text, e.agent::text, e.session::text, e.sequence::bigint, e.tool::text,
+_ROW = f"""coalesce(e.id::text, ''), e.kind::text, e.agent::text, e.session::text, e.sequence::bigint, e.tool::text,
 e.verdict::text, e.time::text, e.hash::bytea,
 CASE WHEN octet_length(e.body::bytea) <= {LONGEST_ENTRY} THEN e.body::bytea END AS body, e.batch::bytea"""
-_PLACES = f"""SELECT p.number::bigint, p.hash::bytea, p.agent::text, p.session::text, p.sequence::bigint, {_ROW}
+_PLACES = f"""SELECT coalesce(p.number::bigint, 0), e.hash IS NULL, p.hash::bytea, p.agent::text, p.session::text,
+p.sequence::bigint, {_ROW}
 FROM licet.places p LEFT JOIN licet.entries e ON e.agent = p.agent AND e.session = p.session AND e.sequence = p.sequence
 ORDER BY p.number"""  # noqa: S608 - our words
 _UNPLACED = f"""SELECT e.xid < coalesce((SELECT max(below) FROM licet.heads), '0'), {_ROW}
 FROM licet.entries e LEFT JOIN licet.places p ON p.agent = e.agent AND p.session = e.session AND p.sequence = e.sequence
-WHERE p.number IS NULL ORDER BY e.agent, e.session, e.sequence"""  # noqa: S608 - our words
-_BATCHES = f"""SELECT id::bytea, node::text, signature::bytea,
+WHERE p.number IS NULL ORDER BY e.agent != '{NODES_AGENT}' OR e.session != '{NODES_SESSION}',
+e.agent, e.session, e.sequence"""  # noqa: S608 - our words
+_BATCHES = f"""SELECT id::bytea, coalesce(node::text, ''), coalesce(signature::bytea, ''),
 CASE WHEN octet_length(hashes::bytea) <= {LONGEST_ENTRY} THEN hashes::bytea END
 FROM licet.batches WHERE id = ANY($1::bytea[])"""  # noqa: S608 - our words
-_MOVED = "SELECT moved::bigint FROM licet.ledger l WHERE EXISTS (SELECT FROM licet.heads WHERE size = l.moved)"
 _TWICE = """SELECT max(coalesce(p.number, 0))::bigint, e.id::text, min(coalesce(p.number, 0))::bigint
 FROM licet.entries e LEFT JOIN licet.places p USING (agent, session, sequence) GROUP BY e.id
 HAVING count(*) > 1 AND (
@@ -59,8 +73,11 @@ def verify_database(
     kept: Iterable[Checkpoint] = (),
     progress: Progress | None = None,
     secret: Secret | None = None,
+    operators: Sequence[str] = (),
 ) -> Outcome:
     """Verify the ledger at an address against a public key, and against heads that were kept elsewhere.
+
+    Nodes are enrolled by the `operators` of the state, or by the key of the ledger where it has none.
 
     `keys` is the path of the ledger's key files on this node, without their endings: next to them is the last head that
     the node has seen. It is read first, because it never covers more than the database has at that time.
@@ -70,7 +87,7 @@ def verify_database(
         try:
             if wrong := changed_tables(reader):
                 return Outcome(0, 0, 0, "", "", Finding("column", 1, f"no entry was read: {wrong}"))
-            return _Pass(reader, key, kept, last, progress).outcome()
+            return _Pass(reader, key, kept, last, progress, operators).outcome()
         except Unreadable as wrong:
             return Outcome(0, 0, 0, reader.ledger, "", Finding("edited", 1, str(wrong)))
 
@@ -85,14 +102,20 @@ class _Pass:
         kept: Iterable[Checkpoint],
         last: LastCheckpoint | None,
         progress: Progress | None,
+        operators: Sequence[str],
     ) -> None:
         self._reader, self._key, self._progress = reader, key, progress
         self._kept = [*kept, last.checkpoint] if last is not None and last.facts.size else list(kept)
-        self._last, self._batches = last, _Batches(reader)
+        # The table `ledger` is not signed, and a head is.
+        ledger = next((one for one in map(_signed_ledger(key), self._heads()) if one), reader.ledger)
+        self._last, self._batches = last, _Batches(reader, ledger)
+        self._operators, self._acts = tuple(operators), NodeActs(ledger, key)
         self._seen = 0
-        row = reader.row(_MOVED)
-        self._moved = 0 if row is None else row[0]  # entries that a head covers, and no batch
         self._problem: Finding | None = None  # of the entry at which reading ended
+
+    def _heads(self) -> Iterator[Checkpoint]:
+        yield from self._kept
+        yield from self._reader.checkpoints()
 
     def outcome(self) -> Outcome:
         try:
@@ -124,8 +147,8 @@ class _Pass:
         """The entries in the order of their places, up to the first that is not as its place or its batch says."""
         for portion in self._reader.portions(_PLACES):
             self._batches.learn({row[-1] for row in portion})
-            for number, digest, agent, session, sequence, *fields, batch in portion:
-                if fields[0] is None:
+            for number, is_gone, digest, agent, session, sequence, *fields, batch in portion:
+                if is_gone:
                     text = f"its place is that of entry {sequence} of session {_short(session)} of {_short(agent)}, "
                     self._problem = Finding("missing", number, f"{text}which was removed")
                     return
@@ -133,13 +156,30 @@ class _Pass:
                 if row.hash != digest:
                     self._problem = Finding("edited", number, "its hash is not the one at its place", row.id)
                     return
-                if (batch or number > self._moved) and (wrong := self._batches.wrong(row, batch)) is not None:
+                if wrong := self._unsigned(row, batch):
                     self._problem = Finding("signature", number, wrong, row.id)
                     return
                 yield row
                 self._seen += 1
                 if self._progress is not None and not self._seen % 1000:
                     self._progress(self._seen)
+
+    def _unsigned(self, row: Row, batch: bytes | None) -> str:
+        """Why no node of this state has signed an entry, as of the acts before it; empty if one has."""
+        found = self._batches.of(batch)
+        if isinstance(found, str):
+            return found
+        if row.hash not in found.hashes:
+            return f"the node that signed its batch did not sign this entry: {_short(found.node)}"
+        if row.kind not in NODE_KINDS:
+            return "" if found.node in self._acts.ever else f"the node {_short(found.node)} is not enrolled"
+        try:  # it counts by its own signature, whoever wrote it
+            entry = read_entry(row.body)
+        except Unsound:  # the core says what is wrong with it
+            return ""
+        wrong = self._acts.problem(entry, self._operators)
+        self._acts.apply(entry, self._operators)
+        return wrong
 
     def _unplaced(self, outcome: Outcome) -> tuple[int, Finding | None]:
         """Check the entries without a place; how many they are, and the first that is wrong."""
@@ -164,7 +204,7 @@ class _Pass:
             return str(wrong)
         if entry.ledger != outcome.ledger:
             return f"it was written to the ledger {entry.ledger}, and this one is {outcome.ledger}"
-        if (unsigned := self._batches.wrong(row, batch)) is not None:
+        if unsigned := self._unsigned(row, batch):
             return unsigned
         tail = ends.get((row.agent, row.session), START)
         if row.sequence != tail.sequence + 1 or entry.previous != (hash_text(tail.hash) if tail.hash else None):
@@ -212,12 +252,17 @@ class _Pass:
         return Finding("twice", number, f"its id is also that of another call, see entry {first}", name)
 
 
+class _Batch(Struct, frozen=True):
+    node: str
+    hashes: frozenset[bytes]
+
+
 class _Batches:
     """The batches that nodes have signed. The last ones are remembered, since entries of one come together."""
 
-    def __init__(self, reader: PostgresReader) -> None:
-        self._reader = reader
-        self._known: OrderedDict[bytes, str | frozenset[bytes]] = OrderedDict()  # its hashes, or what is wrong with it
+    def __init__(self, reader: PostgresReader, ledger: str) -> None:
+        self._reader, self._ledger = reader, ledger
+        self._known: OrderedDict[bytes, str | _Batch] = OrderedDict()  # or what is wrong with it
 
     def learn(self, ids: set[bytes]) -> None:
         """Look up those that are not known, in one query."""
@@ -228,26 +273,31 @@ class _Batches:
             else:
                 wanted.append(one)
         for id, node, signature, hashes in self._reader.fetched(_BATCHES, wanted) if wanted else ():  # noqa: A001
-            self._known[id] = _checked(node, signature, hashes)
+            self._known[id] = self._checked(id, node, signature, hashes)
         while len(self._known) > BATCHES_KNOWN:
             self._known.popitem(last=False)
 
-    def wrong(self, row: Row, batch: bytes | None) -> str | None:
-        """Why an entry is not covered by its batch; None if it is."""
-        found = self._known.get(batch or b"")
-        if found is None:
-            return "no node has signed it: the batch that it names is not there"
-        if isinstance(found, str):
-            return found
-        return None if row.hash in found else "the node that signed its batch did not sign this entry"
+    def of(self, batch: bytes | None) -> "str | _Batch":
+        """The batch that an entry names, or what is wrong with it."""
+        return self._known.get(batch or b"", "no node has signed it: the batch that it names is not there")
+
+    def _checked(self, id: bytes, node: str, signature: bytes, hashes: bytes | None) -> "str | _Batch":  # noqa: A002
+        if wrong := batch_problem(self._ledger, id, node, hashes or b"", signature):
+            return wrong
+        return _Batch(node, hashes_of(hashes or b""))
 
 
-def _checked(node: str, signature: bytes, hashes: bytes | None) -> str | frozenset[bytes]:
-    if hashes is None or len(hashes) % HASH_BYTES:
-        return "its batch is no list of hashes"
-    if not is_signed(node, "batch", hashes, signature):
-        return f"its batch has no valid signature of the node {_short(node)}"
-    return frozenset(hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES))
+def _signed_ledger(key: str) -> Callable[[Checkpoint], str]:
+    """Returns what tells the ledger of a head that is signed with a key; empty of any other."""
+
+    def ledger(head: Checkpoint) -> str:
+        try:
+            facts = read_checkpoint(head.body)
+        except Unsound:
+            return ""
+        return facts.ledger if facts.key == key and check_signature(key, head.body, head.signature) else ""
+
+    return ledger
 
 
 def _short(value: object) -> str:

@@ -4,7 +4,6 @@
 CREATE TABLE licet.ledger (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), id text NOT NULL, key text NOT NULL,
     begun timestamptz NOT NULL DEFAULT now(),
-    moved bigint NOT NULL DEFAULT 0,  -- entries that came from a file, and are in no batch: a head of this size has them
     gone text NOT NULL DEFAULT ''  -- where the ledger was moved to; it takes no entries then
 );
 
@@ -92,12 +91,12 @@ BEGIN
             SELECT given.agent, given.session, given.sequence, given.id, given.kind, given.tool, given.verdict,
                 given.time, given.hash, given.body, batch_id
             FROM given LEFT JOIN LATERAL (
-                SELECT entries.sequence, entries.hash FROM entries
+                SELECT entries.hash FROM entries
                 WHERE entries.agent = given.agent AND entries.session = given.session
-                ORDER BY entries.sequence DESC LIMIT 1
-            ) AS tail ON true
-            WHERE given.previous IS NOT NULL AND coalesce(tail.sequence, 0) = given.sequence - 1
-                AND coalesce(tail.hash, '') = given.previous
+                    AND entries.sequence = given.sequence - 1 LIMIT 1
+            ) AS before ON true
+            WHERE given.previous IS NOT NULL AND coalesce(before.hash, '') = given.previous
+                AND (given.sequence = 1 OR before.hash IS NOT NULL)
             ORDER BY given.agent COLLATE "C", given.session COLLATE "C"
             ON CONFLICT DO NOTHING
             RETURNING entries.agent, entries.session

@@ -11,7 +11,8 @@ CREATE TABLE licet.state_acts (
 CREATE TABLE licet.thawed (id text PRIMARY KEY);
 
 -- An opening of a call holds this lock shared, and a freeze takes it alone: so it waits for what is under way.
-CREATE FUNCTION licet.freeze_lock() RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT 465624563717::bigint';
+CREATE FUNCTION licet.freeze_lock() RETURNS bigint
+LANGUAGE sql IMMUTABLE SET search_path = licet, pg_temp AS $$ SELECT 465624563717::bigint $$;
 
 -- Why calls of a tool by an agent, or by a delegate of it, are stopped; an empty text if they are not.
 CREATE FUNCTION licet.frozen(agent text, tool text) RETURNS text

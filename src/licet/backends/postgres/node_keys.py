@@ -125,7 +125,9 @@ class NodeActs:
     def __init__(self, ledger: str, key: str) -> None:
         self.ledger, self._key = ledger, key
         self.enrolled: set[str] = set()
-        self.ever: set[str] = set()  # also those that were dismissed: what they wrote before still counts
+        # Also those that were dismissed: what they wrote before still counts. The key of the ledger has signed what was
+        # moved from a file.
+        self.ever: set[str] = {key}
         self._nonces: set[str] = set()
 
     def problem(self, entry: Entry, operators: Sequence[str]) -> str:
