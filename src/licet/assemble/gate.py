@@ -131,7 +131,7 @@ _PORTS: dict[str, type] = {
     "opening": Opening,
     "clock": Clock,
 }
-_OPENED = {"ledger", "budgets", "freezes", "clock"}  # parts of the one step that opens a call: all are of one state
+_OPENED = {"ledger", "budgets", "freezes", "clock"}  # if all are those of a state, calls are opened in one step
 _FUNCTIONS = ("secrets", "approver")  # parts that may be a function instead of an object
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from backends.postgres.ledger_nodes import Team, entry
 from backends.postgres.test_database import in_loop
-from backends.postgres.test_postgres_ledger import Team, entry
 from backends.test_budgets_contract import claim
 from licet.backends.postgres.postgres_budgets import PostgresBudgets
 from licet.backends.postgres.postgres_opening import PostgresOpening

@@ -245,7 +245,7 @@ class PostgresBudgets:
     # In the thread of the database -----------------------------------------------------------------------------------
 
     async def _keep(self) -> None:
-        """Look after the blocks later. A timer waits and no task: who closes the database waits for tasks."""
+        """Look after the blocks later. A timer waits and no task, which a close would wait for."""
         self._kept_in = loop = asyncio.get_running_loop()
         loop.call_later(LEASE_SECONDS / 6, self._look)
 
