@@ -219,20 +219,3 @@ async def test_without_the_database_calls_are_refused_within_their_time(tmp_path
     with pytest.raises(LedgerUnavailable, match="cannot be reached"):
         await one.open(begins("r-1", claim()))
     await asyncio.to_thread(team.close)
-
-
-@in_loop
-async def test_a_session_that_is_written_over_two_connections_was_not_set_back(postgres: str, tmp_path: Path) -> None:
-    """Receipts go over in other batches than decisions, and an answer may come after a later one."""
-    async with nodes(postgres, tmp_path) as team:
-        one, _ = await team.opening()
-
-        async def both(name: str) -> None:
-            opened = await one.open(begins(name))
-            assert not opened.refused
-            await team.nodes[0].record(entry(name))
-
-        for number in range(15):
-            await asyncio.gather(*(both(f"r-{number}-{caller}") for caller in range(8)))
-        assert len(await team.decisions()) == 120
-        assert (await team.verified()).finding is None
