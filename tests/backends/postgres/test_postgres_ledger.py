@@ -395,7 +395,7 @@ async def test_an_answer_that_was_overtaken_is_no_database_that_was_set_back(pos
                 return getattr(self.own, name)
 
         async def late(connection: Connection) -> Any:
-            return await here._append(Slow(connection), [entry("r4")])  # type: ignore[arg-type]
+            return await here._append(Slow(connection), [entry("r4")])
 
         assert await nodes.databases[0].once(late) == [None]
         assert [one.id for one in await there.entries_of("a", "s")] == ["r1", "r2", "r3", "r4"]
