@@ -88,6 +88,32 @@ async def test_killed_connections_lose_and_double_nothing(postgres: str, store_p
         assert outcome.entries == len(names) + 2
 
 
+# The first transaction with this entry ends at its very commit, together with its connection.
+LOST_COMMIT = (
+    "CREATE SEQUENCE public.commits",
+    "GRANT USAGE ON SEQUENCE public.commits TO public",
+    """CREATE FUNCTION public.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF nextval('public.commits') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NULL;
+    END $$""",
+    """CREATE CONSTRAINT TRIGGER lose AFTER INSERT ON licet.entries DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.id = 'lost') EXECUTE FUNCTION public.lose()""",
+    "SELECT 1",
+)
+
+
+@in_loop
+async def test_an_entry_whose_commit_is_lost_is_written_again(postgres: str, pooled: str, store_path: Path) -> None:
+    async with team(pooled, store_path) as nodes:
+        (node,) = nodes.nodes
+        await node.record(entry("first"))
+        nodes.url = postgres
+        await nodes.sql(*LOST_COMMIT)
+        await node.record(entry("lost"))
+        assert await nodes.sql("SELECT last_value FROM public.commits") == [(2,)]
+        await node.record(entry("next"))
+        assert [one.id for one in await node.entries_of("a", "s")] == ["first", "lost", "next"]
+
+
 @in_loop
 async def test_the_same_batch_sent_again_has_the_same_answer(postgres: str, store_path: Path) -> None:
     async with team(postgres, store_path) as nodes:

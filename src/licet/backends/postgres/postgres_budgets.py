@@ -175,10 +175,10 @@ class PostgresBudgets:
         self._compared: set[tuple[str, str]] = set()  # agents and days
         self.leases = Leases(lease if lease is not None else database.address.lease)
         self.owner = f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._reserving = database.lane(self._reserve, MOST_CLAIMS, transaction=False)
-        self._beginning = database.lane(self._begin, MOST_CLAIMS, transaction=False)
-        self._settling = database.lane(self._settle, MOST_CLAIMS, transaction=False)
-        self._reading = database.lane(self._read, MOST_CLAIMS, transaction=False)
+        self._reserving = database.lane(self._reserve, MOST_CLAIMS)
+        self._beginning = database.lane(self._begin, MOST_CLAIMS)
+        self._settling = database.lane(self._settle, MOST_CLAIMS)
+        self._reading = database.lane(self._read, MOST_CLAIMS)
         self._refunds: set[asyncio.Task[None]] = set()
         self._forgets = monotonic() + FORGET_RESERVATIONS_SECONDS
         self._kept_in: asyncio.AbstractEventLoop | None = None  # where a timer renews the blocks

@@ -53,7 +53,7 @@ class PostgresFreezes:
     ) -> None:
         self._database, self._node, self._enrolled = database, node, enrolled
         self._directory, self._recorded_by_ledger = os.fspath(directory), recorded
-        self._looks = database.lane(_looked_up, MOST_LOOKS_AT_ONCE, transaction=False)
+        self._looks = database.lane(_looked_up, MOST_LOOKS_AT_ONCE)
         self._lock = free_after_fork(threading.Lock())
         self._listens_in = 0  # the process that hears of changes: a forked child has to ask anew
         self._recorded: tuple[Entry, ...] | None = None  # read once: what comes later is heard of

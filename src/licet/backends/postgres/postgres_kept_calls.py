@@ -79,7 +79,7 @@ class PostgresKeptCalls:
     ) -> None:
         self._database, self._node, self._enrolled = database, node, enrolled
         self._clock, self._alive = clock, alive_seconds
-        self._beginning = database.lane(self._begin_all, MOST_BEGUN, transaction=False)
+        self._beginning = database.lane(self._begin_all, MOST_BEGUN)
         self._rows: weakref.WeakKeyDictionary[Begun, KeptRow] = weakref.WeakKeyDictionary()
         self._dropping: set[asyncio.Future[Any]] = set()
         self.reset_in_child()

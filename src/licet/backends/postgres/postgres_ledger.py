@@ -116,8 +116,8 @@ class PostgresLedger:
         self.enrolled = Enrolled(self._ask, self.head.begun, operators)
         self.sequencer = Sequencer(database, self.head, operators)
         self._database, self._now, self._operators, self._sequences = database, now, operators, sequences
-        self._lane = database.lane(self._append, MOST_APPENDED, transaction=False)
-        self._looks = database.lane(_lengths, MOST_APPENDED, transaction=False)
+        self._lane = database.lane(self._append, MOST_APPENDED)
+        self._looks = database.lane(_lengths, MOST_APPENDED)
         self._sending: _Sending | None = None
         self._checked = -CHECK_SECONDS
         self._has_written = False

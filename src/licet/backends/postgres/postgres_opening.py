@@ -71,7 +71,7 @@ class PostgresOpening:
         now: Callable[[], datetime] = SystemClock.now,
     ) -> None:
         self._database, self._ledger, self._budgets, self._now = database, ledger, budgets, now
-        self._lane = database.lane(self._act, MOST_OPENED, transaction=False)
+        self._lane = database.lane(self._act, MOST_OPENED)
         self._sending: _Sending | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
