@@ -115,6 +115,67 @@ async def test_an_entry_whose_commit_is_lost_is_written_again(postgres: str, poo
 
 
 @in_loop
+async def test_a_look_that_is_overtaken_by_a_newer_head_is_no_database_that_was_set_back(
+    postgres: str, store_path: Path
+) -> None:
+    async with team(postgres, store_path, sequences=False) as nodes:
+        (node,) = nodes.nodes
+        await write(node, ["r1"])
+
+        class Slow:
+            def __init__(self, connection: Connection) -> None:
+                self._connection = connection
+
+            async def fetchrow(self, query: str) -> Any:
+                found = await self._connection.fetchrow(query)
+                await node.sequencer.place_now()
+                return found
+
+        await nodes.databases[0].once(lambda connection: node.head.follow(Slow(connection)))  # type: ignore[arg-type]
+        assert node.head.last is not None
+        assert node.head.last.facts.size == 2
+
+
+@in_loop
+async def test_an_end_of_a_session_that_was_overtaken_is_no_database_that_was_set_back(
+    postgres: str, store_path: Path
+) -> None:
+    async with team(postgres, store_path) as nodes:
+        (node,) = nodes.nodes
+        begun, chain = await node.begun(), ("a", "s")
+        await node.record(entry("r1"))
+        first = node.chains.known(chain)
+        await node.record(entry("r2"))
+        second = node.chains.known(chain)
+
+        async def told(connection: Connection) -> list[bool]:
+            answers = [
+                await node.go_on_from(connection, begun, {chain: first}, {chain: one}) for one in (first, second)
+            ]
+            return [chain in one for one in answers]
+
+        assert await nodes.databases[0].once(told) == [False, True]
+        assert node.chains.known(chain) == second
+
+
+@in_loop
+async def test_a_session_that_was_changed_fails_alone(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, 2) as nodes:
+        one, two = nodes.nodes
+        await write(one, ["r1"], "s")
+        await write(one, ["r2"], "t")
+        await nodes.sql("UPDATE licet.entries SET tool = 'other' WHERE id = 'r1'", "SELECT 1")
+        answers = await asyncio.gather(
+            *(two.record(entry(f"m-{session}", session)) for session in ("s", "t", "u")), return_exceptions=True
+        )
+        assert isinstance(answers[0], LedgerUnavailable)
+        kept = await nodes.sql("SELECT id FROM licet.entries WHERE id LIKE 'm-%' ORDER BY 1")
+        assert [f"m-{session}" for session, wrong in zip("stu", answers, strict=True) if wrong is None] == [
+            row["id"] for row in kept
+        ]
+
+
+@in_loop
 async def test_the_same_batch_sent_again_has_the_same_answer(postgres: str, store_path: Path) -> None:
     async with team(postgres, store_path) as nodes:
         (node,) = nodes.nodes

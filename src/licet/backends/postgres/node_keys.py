@@ -171,7 +171,7 @@ WHERE agent = $1 AND session = $2 AND sequence > $3 ORDER BY sequence
 """
 
 
-class Begun(Struct, frozen=True):
+class BegunLedger(Struct, frozen=True):
     """A ledger that has begun: its id, and the public key that signs its heads."""
 
     ledger: str
@@ -188,7 +188,7 @@ class Enrolled:
     def __init__(
         self,
         ask: Callable[[Callable[[Connection], Awaitable[None]]], Awaitable[None]],
-        begun: Callable[[Connection], Awaitable[Begun]],
+        begun: Callable[[Connection], Awaitable[BegunLedger]],
         operators: Operators = no_operators,
     ) -> None:
         self._ask, self._begun, self._operators = ask, begun, operators

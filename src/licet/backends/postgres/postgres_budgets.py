@@ -24,7 +24,7 @@ from licet.backends.limits import CLOSE_SECONDS, FORGET_RESERVATIONS_SECONDS, LE
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.node_keys import Node, is_signed
-from licet.backends.postgres.postgres_leases import Begun, Ending, Leases, block_of
+from licet.backends.postgres.postgres_leases import BlockSum, Ending, Leases, block_of
 from licet.core.decision.request import NOTHING, Spent, Usage, settlement
 from licet.core.values import canonical_json, money_text
 from licet.guard.ports import Claim, Reservation, Unavailable
@@ -135,7 +135,7 @@ def reserving(takings: Sequence[Taking], owner: str, lease_seconds: float) -> li
     ]
 
 
-def beginning(blocks: Sequence[Begun]) -> list[Any]:
+def beginning(blocks: Sequence[BlockSum]) -> list[Any]:
     """The arguments of `licet.begin_leased`."""
     return [
         [one.id for one in blocks],

@@ -32,7 +32,7 @@ from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import Session, batch_problem, hashes_of, row_of
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.node_keys import NODE_KINDS, Begun, NodeActs, Operators
+from licet.backends.postgres.node_keys import NODE_KINDS, BegunLedger, NodeActs, Operators
 from licet.core.ledger.entry import (
     COLUMNS,
     NODES_AGENT,
@@ -458,7 +458,7 @@ async def _link_problem(connection: Connection, row: Row, facts: _Facts) -> str:
     return ""
 
 
-async def placed_nodes(connection: Connection, begun: Begun, operators: Sequence[str]) -> NodeActs:
+async def placed_nodes(connection: Connection, begun: BegunLedger, operators: Sequence[str]) -> NodeActs:
     """The nodes that the entries in the tree enrol."""
     acts = NodeActs(begun.ledger, begun.key)
     for one in await connection.fetch(_NODES, NODES_AGENT, NODES_SESSION):
