@@ -176,6 +176,20 @@ async def test_a_session_that_was_changed_fails_alone(postgres: str, store_path:
 
 
 @in_loop
+async def test_batches_without_anything_are_refused_and_named(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, sequences=False) as nodes:
+        (node,) = nodes.nodes
+        await node.record(entry("r1"))
+        for column in ("node", "hashes", "signature"):
+            await nodes.sql(f"ALTER TABLE licet.batches ALTER {column} DROP NOT NULL", "SELECT 1")
+        await nodes.sql("UPDATE licet.batches SET node = NULL, hashes = NULL, signature = NULL", "SELECT 1")
+        with pytest.raises(LedgerUnavailable, match="r1 in the database was changed"):
+            await node.entries_of("a", "s")
+        assert await node.sequencer.place_now() == 0
+        assert "its batch" in (await explained(nodes)).entries[-1].why
+
+
+@in_loop
 async def test_the_same_batch_sent_again_has_the_same_answer(postgres: str, store_path: Path) -> None:
     async with team(postgres, store_path) as nodes:
         (node,) = nodes.nodes

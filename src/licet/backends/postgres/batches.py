@@ -65,18 +65,21 @@ def batch_text(ledger: str, batch: bytes, hashes: bytes) -> bytes:
     return b"%b\n%b\n%b" % (ledger.encode(), batch.hex().encode(), hashes)
 
 
-def batch_problem(ledger: str, batch: bytes, node: str, hashes: bytes, signature: bytes) -> str:
-    """What is wrong with a batch, apart from who its node is; empty if nothing is."""
-    if len(hashes) % HASH_BYTES:
-        return "the hashes of its batch are cut"
-    if not is_signed(node, PURPOSE, batch_text(ledger, batch, hashes), signature):
-        return f"its batch is not signed by the node {node}"
-    return ""
+class SignedBatch(Struct, frozen=True):
+    """What a node has signed at once. With a `problem`, nobody has signed anything."""
+
+    node: str = ""
+    hashes: frozenset[bytes] = frozenset()  # of entries
+    problem: str = ""
 
 
-def hashes_of(joined: bytes) -> frozenset[bytes]:
-    """The single hashes of a batch."""
-    return frozenset(joined[at : at + HASH_BYTES] for at in range(0, len(joined), HASH_BYTES))
+def read_batch(ledger: str, batch: object, node: object, hashes: object, signature: object) -> SignedBatch:
+    """Read the row of a batch, which somebody may have changed. Whether its node is enrolled is another question."""
+    if type(batch) is not bytes or type(hashes) is not bytes or len(hashes) % HASH_BYTES:
+        return SignedBatch(problem="the hashes of its batch are cut, or the batch is missing")
+    if type(node) is not str or not is_signed(node, PURPOSE, batch_text(ledger, batch, hashes), signature):
+        return SignedBatch(problem=f"its batch is not signed by the node {ascii(node)[1:-1]}")
+    return SignedBatch(node, frozenset(hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)))
 
 
 class Sending(Struct, eq=False):

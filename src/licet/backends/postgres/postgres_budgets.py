@@ -71,9 +71,6 @@ JOIN licet.budget_counters AS c ON c.agent = q.agent AND (c.kind, c.name) IN (
 """
 
 
-Enrolled = Callable[[str], Awaitable[bool]]  # whether a node with this public key may write
-
-
 class Taking(Struct, frozen=True):
     """A claim that is asked for under an id, and for how many calls at once."""
 
@@ -161,6 +158,7 @@ def taken(row: Any) -> Taken:
 class PostgresBudgets:
     """Budgets that any number of nodes share. Without a node, reservations are not signed.
 
+    `enrolled` tells whether a node is one of this state, or was: what it had set aside when it was dismissed counts on.
     With `lease`, calls spend from blocks: see `postgres_leases` for why no limit is passed.
     """
 
@@ -169,7 +167,7 @@ class PostgresBudgets:
         database: Database,
         node: Node | None = None,
         lease: Decimal | None = None,
-        enrolled: Enrolled | None = None,
+        enrolled: Callable[[Connection, str], Awaitable[bool]] | None = None,
     ) -> None:
         self._database, self._node, self._enrolled = database, node, enrolled
         self._compared: set[tuple[str, str]] = set()  # agents and days
@@ -343,9 +341,9 @@ class PostgresBudgets:
     async def _forged(self, connection: Connection, agent: str) -> str:
         """What is wrong with a reservation that is still open: no enrolled node has signed it as it is."""
         for row in await connection.fetch(_OPEN_ROWS, agent, MOST_CLAIMS):
-            is_fine = row["body"] is not None and is_signed(row["node"], _PURPOSE, row["body"], row["signature"])
+            is_fine = is_signed(row["node"], _PURPOSE, row["body"], row["signature"])
             if is_fine and self._enrolled is not None:
-                is_fine = await self._enrolled(row["node"])
+                is_fine = await self._enrolled(connection, row["node"])
             if not (is_fine and _is_listed(row)):
                 return (
                     f"the reservation {row['id']} of `{agent}` in {self._database.address.shown} is not as a node of "

@@ -26,8 +26,7 @@ from licet.backends.postgres.batches import (
     Chains,
     Sending,
     Session,
-    batch_problem,
-    hashes_of,
+    read_batch,
     read_rows,
     sending_of,
     session_of,
@@ -347,21 +346,21 @@ class PostgresLedger:
             if entry.kind in NODE_KINDS:
                 continue
             if (signed := batches.get(one["batch"])) is None:
-                signed = batches[one["batch"]] = await self._batch(connection, begun, one)
+                signed = batches[one["batch"]] = await self._signed(connection, begun, one)
             if row.hash not in signed:
                 raise LedgerUnavailable(f"entry {row.id} in the database is not what its node has signed")
         return entries
 
-    async def _batch(self, connection: Connection, begun: BegunLedger, one: Mapping[str, Any]) -> frozenset[bytes]:
-        if one["batch"] is None:
-            raise LedgerUnavailable(f"entry {one['id']} in the database has no signature of a node")
-        if wrong := batch_problem(begun.ledger, one["batch"], one["node"], one["hashes"], one["signature"]):
-            raise LedgerUnavailable(f"entry {one['id']} in the database was changed: {wrong}")
-        if not await self.enrolled.check_ever_over(connection, one["node"]):
+    async def _signed(self, connection: Connection, begun: BegunLedger, one: Mapping[str, Any]) -> frozenset[bytes]:
+        """The hashes of entries that a node of this state has signed together with this one."""
+        batch = read_batch(begun.ledger, *(one[name] for name in ("batch", "node", "hashes", "signature")))
+        if batch.problem:
+            raise LedgerUnavailable(f"entry {one['id']} in the database was changed: {batch.problem}")
+        if not await self.enrolled.check_ever_over(connection, batch.node):
             raise LedgerUnavailable(
-                f"entry {one['id']} in the database is of a node that is not enrolled: {one['node']}"
+                f"entry {one['id']} in the database is of a node that is not enrolled: {batch.node}"
             )
-        return hashes_of(one["hashes"])
+        return batch.hashes
 
     # Elsewhere --------------------------------------------------------------------------------------------------------
 
