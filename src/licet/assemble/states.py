@@ -329,7 +329,7 @@ class _Opened:
     def budgets(self) -> "PostgresBudgets":
         from licet.backends.postgres.postgres_budgets import PostgresBudgets
 
-        return PostgresBudgets(self.database, self.node, enrolled=self.ledger.enrolled.check)
+        return PostgresBudgets(self.database, self.node, enrolled=self.ledger.enrolled.check_ever_over)
 
     @cached_property
     def opening(self) -> "PostgresOpening":

@@ -10,6 +10,7 @@ from backends.postgres.ledger_nodes import entry
 from backends.postgres.test_database import in_loop
 from backends.postgres.test_opening import begins, nodes
 from backends.test_budgets_contract import claim
+from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_budgets import PostgresBudgets
 from licet.core.ledger.entry import EventFact
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -56,3 +57,17 @@ async def test_a_reservation_that_no_node_has_signed_as_it_is_stops_the_account(
             await budgets.settle(kept, D(0))
         with pytest.raises(Unavailable, match="is not as a node of this state has signed it"):
             await PostgresBudgets(team.databases[0], team.nodes[0].node).reserve(claim())
+
+
+@in_loop
+async def test_a_reservation_that_a_stranger_has_signed_stops_the_account(postgres: str, tmp_path: Path) -> None:
+    async with nodes(postgres, tmp_path) as team:
+        await team.opening()
+        stranger, (ledger,) = Node.of(tmp_path / "stranger"), team.nodes
+        await ledger.record(entry("r-1"))
+        for node in (ledger.node, stranger):
+            assert await PostgresBudgets(team.databases[0], node).reserve(claim(agent=node.public)) is not None
+        started = PostgresBudgets(team.databases[0], ledger.node, enrolled=ledger.enrolled.check_ever_over)
+        assert await started.reserve(claim(agent=ledger.node.public)) is not None
+        with pytest.raises(Unavailable, match="is not as a node of this state has signed it"):
+            await started.reserve(claim(agent=stranger.public))

@@ -267,6 +267,10 @@ async def test_the_runtime_role_adds_rows_and_changes_none(nodes: Nodes) -> None
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await nodes.sql("SET ROLE licet_runtime", statement)
+    await nodes.sql(
+        "SET ROLE licet_runtime", "SELECT licet.forget_approvals(4102444800000, 'a', 's', 0, -4102444800000)"
+    )
+    assert await store.find(request)
 
     # And what nodes do, it may do.
     done = nodes.databases[0].once

@@ -88,6 +88,107 @@ async def test_killed_connections_lose_and_double_nothing(postgres: str, store_p
         assert outcome.entries == len(names) + 2
 
 
+# The first transaction with this entry ends at its very commit, together with its connection.
+LOST_COMMIT = (
+    "CREATE SEQUENCE public.commits",
+    "GRANT USAGE ON SEQUENCE public.commits TO public",
+    """CREATE FUNCTION public.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF nextval('public.commits') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NULL;
+    END $$""",
+    """CREATE CONSTRAINT TRIGGER lose AFTER INSERT ON licet.entries DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.id = 'lost') EXECUTE FUNCTION public.lose()""",
+    "SELECT 1",
+)
+
+
+@in_loop
+async def test_an_entry_whose_commit_is_lost_is_written_again(postgres: str, pooled: str, store_path: Path) -> None:
+    async with team(pooled, store_path) as nodes:
+        (node,) = nodes.nodes
+        await node.record(entry("first"))
+        nodes.url = postgres
+        await nodes.sql(*LOST_COMMIT)
+        await node.record(entry("lost"))
+        assert await nodes.sql("SELECT last_value FROM public.commits") == [(2,)]
+        await node.record(entry("next"))
+        assert [one.id for one in await node.entries_of("a", "s")] == ["first", "lost", "next"]
+
+
+@in_loop
+async def test_a_look_that_is_overtaken_by_a_newer_head_is_no_database_that_was_set_back(
+    postgres: str, store_path: Path
+) -> None:
+    async with team(postgres, store_path, sequences=False) as nodes:
+        (node,) = nodes.nodes
+        await write(node, ["r1"])
+
+        class Slow:
+            def __init__(self, connection: Connection) -> None:
+                self._connection = connection
+
+            async def fetchrow(self, query: str) -> Any:
+                found = await self._connection.fetchrow(query)
+                await node.sequencer.place_now()
+                return found
+
+        await nodes.databases[0].once(lambda connection: node.head.follow(Slow(connection)))  # type: ignore[arg-type]
+        assert node.head.last is not None
+        assert node.head.last.facts.size == 2
+
+
+@in_loop
+async def test_an_end_of_a_session_that_was_overtaken_is_no_database_that_was_set_back(
+    postgres: str, store_path: Path
+) -> None:
+    async with team(postgres, store_path) as nodes:
+        (node,) = nodes.nodes
+        begun, chain = await node.begun(), ("a", "s")
+        await node.record(entry("r1"))
+        first = node.chains.known(chain)
+        await node.record(entry("r2"))
+        second = node.chains.known(chain)
+
+        async def told(connection: Connection) -> list[bool]:
+            answers = [
+                await node.go_on_from(connection, begun, {chain: first}, {chain: one}) for one in (first, second)
+            ]
+            return [chain in one for one in answers]
+
+        assert await nodes.databases[0].once(told) == [False, True]
+        assert node.chains.known(chain) == second
+
+
+@in_loop
+async def test_a_session_that_was_changed_fails_alone(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, 2) as nodes:
+        one, two = nodes.nodes
+        await write(one, ["r1"], "s")
+        await write(one, ["r2"], "t")
+        await nodes.sql("UPDATE licet.entries SET tool = 'other' WHERE id = 'r1'", "SELECT 1")
+        answers = await asyncio.gather(
+            *(two.record(entry(f"m-{session}", session)) for session in ("s", "t", "u")), return_exceptions=True
+        )
+        assert isinstance(answers[0], LedgerUnavailable)
+        kept = await nodes.sql("SELECT id FROM licet.entries WHERE id LIKE 'm-%' ORDER BY 1")
+        assert [f"m-{session}" for session, wrong in zip("stu", answers, strict=True) if wrong is None] == [
+            row["id"] for row in kept
+        ]
+
+
+@in_loop
+async def test_batches_without_anything_are_refused_and_named(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, sequences=False) as nodes:
+        (node,) = nodes.nodes
+        await node.record(entry("r1"))
+        for column in ("node", "hashes", "signature"):
+            await nodes.sql(f"ALTER TABLE licet.batches ALTER {column} DROP NOT NULL", "SELECT 1")
+        await nodes.sql("UPDATE licet.batches SET node = NULL, hashes = NULL, signature = NULL", "SELECT 1")
+        with pytest.raises(LedgerUnavailable, match="r1 in the database was changed"):
+            await node.entries_of("a", "s")
+        assert await node.sequencer.place_now() == 0
+        assert "its batch" in (await explained(nodes)).entries[-1].why
+
+
 @in_loop
 async def test_the_same_batch_sent_again_has_the_same_answer(postgres: str, store_path: Path) -> None:
     async with team(postgres, store_path) as nodes:

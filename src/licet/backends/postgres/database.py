@@ -64,9 +64,8 @@ class Lane(Generic[Item, Answer]):
         database: "Database",
         act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
         most: int,
-        transaction: bool,
     ) -> None:
-        self._database, self._act, self._most, self._transaction = database, act, most, transaction
+        self._database, self._act, self._most = database, act, most
         self.reset()
 
     def reset(self) -> None:
@@ -107,7 +106,7 @@ class Lane(Generic[Item, Answer]):
                 outcomes = await self._database.asked(
                     lambda connection, items=items: self._act(connection, items),  # type: ignore[misc]
                     max(one.until for one in batch),
-                    self._transaction,
+                    transaction=False,
                 )
             except Exception as wrong:  # any error must wake the callers
                 outcomes = [_again(wrong) for _ in batch]
@@ -182,7 +181,7 @@ class Database:
         return await self._from_here(self.asked(act, store_deadline(), transaction=True))
 
     async def once(self, act: Callable[[Connection], Awaitable[T]]) -> T:
-        """The same for a single statement, which is a transaction by itself: one round trip."""
+        """The same where each statement is a transaction by itself: one round trip, and committed when it returns."""
         return await self._from_here(self.asked(act, store_deadline(), transaction=False))
 
     def wait(self, act: Callable[[Connection], Awaitable[T]], seconds: float) -> T:
@@ -238,11 +237,9 @@ class Database:
         self,
         act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
         most: int,
-        *,
-        transaction: bool = True,
     ) -> Lane[Item, Answer]:
-        """A lane whose items go over in batches; without `transaction`, the function sends one statement."""
-        lane: Lane[Item, Answer] = Lane(self, act, most, transaction)
+        """A lane whose items go over in batches. Each statement of the function is a transaction by itself."""
+        lane: Lane[Item, Answer] = Lane(self, act, most)
         self._lanes.append(lane)
         return lane
 
@@ -385,8 +382,8 @@ class Database:
         asyncpg, pool = driver(), await self._connected()
         connection = await pool.acquire()
         try:
-            if not (transaction or self.is_pooled):
-                return await act(connection)
+            if not transaction:
+                return await act(_Pooled(connection) if self.is_pooled else connection)
             async with connection.transaction():
                 return await act(connection)
         except BaseException as wrong:
@@ -576,6 +573,39 @@ def _connection_class(asyncpg: Any) -> Any:
             return ""
 
     return Quiet
+
+
+class _Pooled:
+    """A connection by way of a transaction pooler, which may lend out another one of the server after each transaction.
+
+    The driver sends a statement in two parts, so each is a transaction of its own: then what it returns is committed,
+    as it is without a pooler. A function that was told so could not take it back.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def execute(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.execute, query, *args)
+
+    async def executemany(self, query: str, args: Any) -> Any:
+        return await self._alone(self._connection.executemany, query, args)
+
+    async def fetch(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetch, query, *args)
+
+    async def fetchrow(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetchrow, query, *args)
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetchval, query, *args)
+
+    def transaction(self) -> Any:
+        return self._connection.transaction()
+
+    async def _alone(self, ask: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        async with self._connection.transaction():
+            return await ask(*args)
 
 
 async def is_synchronous(connection: Connection) -> bool:

@@ -138,14 +138,14 @@ def _release(database: Database) -> None:
     _do(database, "UPDATE licet.ledger SET gone = '' RETURNING id")
 
 
-class _Begun(Struct, frozen=True):
+class _LedgerRow(Struct, frozen=True):
     id: str
     gone: str
 
 
-def _begun(database: Database) -> _Begun | None:
+def _begun(database: Database) -> _LedgerRow | None:
     rows = _do(database, "SELECT id::text, gone::text FROM licet.ledger LIMIT 1")
-    return _Begun(*rows[0]) if rows else None
+    return _LedgerRow(*rows[0]) if rows else None
 
 
 def _opened(path: Path) -> sqlite3.Connection:

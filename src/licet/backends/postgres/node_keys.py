@@ -36,6 +36,7 @@ from licet.core.ledger.entry import (
 from licet.core.ledger.operator_acts import OperatorAct, act_bytes, read_act
 from licet.guard.ports import LedgerUnavailable
 
+IsEnrolled = Callable[[str], Awaitable[bool]]  # whether a node with this public key may write
 KEY_FILE = "node.key"
 _MEND = "put the key of this node there, or move it away: the next start makes another one, which needs to be enrolled"
 
@@ -69,8 +70,13 @@ class Node:
         return self._key.derived(_text("derived", purpose))
 
 
-def is_signed(public: str, purpose: str, body: bytes, signature: bytes) -> bool:
-    """Whether a node has signed these bytes for this purpose. Whether it is enrolled is another question."""
+def is_signed(public: object, purpose: str, body: object, signature: object) -> bool:
+    """Whether a node has signed these bytes for this purpose. Whether it is enrolled is another question.
+
+    Columns of a table that somebody has changed may have values of any type.
+    """
+    if not (type(public) is str and type(body) is bytes and type(signature) is bytes):
+        return False
     return check_signature(public, _text(purpose, body), signature)
 
 
@@ -171,7 +177,7 @@ WHERE agent = $1 AND session = $2 AND sequence > $3 ORDER BY sequence
 """
 
 
-class Begun(Struct, frozen=True):
+class BegunLedger(Struct, frozen=True):
     """A ledger that has begun: its id, and the public key that signs its heads."""
 
     ledger: str
@@ -188,7 +194,7 @@ class Enrolled:
     def __init__(
         self,
         ask: Callable[[Callable[[Connection], Awaitable[None]]], Awaitable[None]],
-        begun: Callable[[Connection], Awaitable[Begun]],
+        begun: Callable[[Connection], Awaitable[BegunLedger]],
         operators: Operators = no_operators,
     ) -> None:
         self._ask, self._begun, self._operators = ask, begun, operators

@@ -24,7 +24,7 @@ from licet.backends.limits import CLOSE_SECONDS, FORGET_RESERVATIONS_SECONDS, LE
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.node_keys import Node, is_signed
-from licet.backends.postgres.postgres_leases import Begun, Ending, Leases, block_of
+from licet.backends.postgres.postgres_leases import BlockSum, Ending, Leases, block_of
 from licet.core.decision.request import NOTHING, Spent, Usage, settlement
 from licet.core.values import canonical_json, money_text
 from licet.guard.ports import Claim, Reservation, Unavailable
@@ -69,9 +69,6 @@ JOIN licet.budget_counters AS c ON c.agent = q.agent AND (c.kind, c.name) IN (
     ('session', q.session), ('tool', q.session), ('day', q.day)
 )
 """
-
-
-Enrolled = Callable[[str], Awaitable[bool]]  # whether a node with this public key may write
 
 
 class Taking(Struct, frozen=True):
@@ -135,7 +132,7 @@ def reserving(takings: Sequence[Taking], owner: str, lease_seconds: float) -> li
     ]
 
 
-def beginning(blocks: Sequence[Begun]) -> list[Any]:
+def beginning(blocks: Sequence[BlockSum]) -> list[Any]:
     """The arguments of `licet.begin_leased`."""
     return [
         [one.id for one in blocks],
@@ -161,6 +158,7 @@ def taken(row: Any) -> Taken:
 class PostgresBudgets:
     """Budgets that any number of nodes share. Without a node, reservations are not signed.
 
+    `enrolled` tells whether a node is one of this state, or was: what it had set aside when it was dismissed counts on.
     With `lease`, calls spend from blocks: see `postgres_leases` for why no limit is passed.
     """
 
@@ -169,16 +167,16 @@ class PostgresBudgets:
         database: Database,
         node: Node | None = None,
         lease: Decimal | None = None,
-        enrolled: Enrolled | None = None,
+        enrolled: Callable[[Connection, str], Awaitable[bool]] | None = None,
     ) -> None:
         self._database, self._node, self._enrolled = database, node, enrolled
         self._compared: set[tuple[str, str]] = set()  # agents and days
         self.leases = Leases(lease if lease is not None else database.address.lease)
         self.owner = f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._reserving = database.lane(self._reserve, MOST_CLAIMS, transaction=False)
-        self._beginning = database.lane(self._begin, MOST_CLAIMS, transaction=False)
-        self._settling = database.lane(self._settle, MOST_CLAIMS, transaction=False)
-        self._reading = database.lane(self._read, MOST_CLAIMS, transaction=False)
+        self._reserving = database.lane(self._reserve, MOST_CLAIMS)
+        self._beginning = database.lane(self._begin, MOST_CLAIMS)
+        self._settling = database.lane(self._settle, MOST_CLAIMS)
+        self._reading = database.lane(self._read, MOST_CLAIMS)
         self._refunds: set[asyncio.Task[None]] = set()
         self._forgets = monotonic() + FORGET_RESERVATIONS_SECONDS
         self._kept_in: asyncio.AbstractEventLoop | None = None  # where a timer renews the blocks
@@ -343,9 +341,9 @@ class PostgresBudgets:
     async def _forged(self, connection: Connection, agent: str) -> str:
         """What is wrong with a reservation that is still open: no enrolled node has signed it as it is."""
         for row in await connection.fetch(_OPEN_ROWS, agent, MOST_CLAIMS):
-            is_fine = row["body"] is not None and is_signed(row["node"], _PURPOSE, row["body"], row["signature"])
+            is_fine = is_signed(row["node"], _PURPOSE, row["body"], row["signature"])
             if is_fine and self._enrolled is not None:
-                is_fine = await self._enrolled(row["node"])
+                is_fine = await self._enrolled(connection, row["node"])
             if not (is_fine and _is_listed(row)):
                 return (
                     f"the reservation {row['id']} of `{agent}` in {self._database.address.shown} is not as a node of "

@@ -18,7 +18,7 @@ from licet.backends.freezes import Operators, checked_view, read_operators, writ
 from licet.backends.limits import MOST_LOOKS_AT_ONCE
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.node_keys import Node, is_signed
+from licet.backends.postgres.node_keys import IsEnrolled, Node, is_signed
 from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import STATE_AGENT, Entry, LinkedEntry, Unsound
 from licet.core.ledger.state_acts import NOTHING, StateAct, StateView, act_of, folded, merged, read_row, row_bytes
@@ -32,7 +32,6 @@ _ALL = "SELECT body, node, signature FROM licet.state_acts ORDER BY number"
 _FROZEN = """SELECT licet.frozen(asked.agent, asked.tool)
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked(agent, tool, place) ORDER BY asked.place"""
 
-Enrolled = Callable[[str], Awaitable[bool]]  # whether a node with this public key may write
 Recorded = Callable[[], Awaitable[Sequence[Entry]]]  # the entries of the ledger about the whole state
 
 
@@ -47,13 +46,13 @@ class PostgresFreezes:
         self,
         database: Database,
         node: Node,
-        enrolled: Enrolled,
+        enrolled: IsEnrolled,
         directory: str | os.PathLike[str],
         recorded: Recorded = _nothing_recorded,
     ) -> None:
         self._database, self._node, self._enrolled = database, node, enrolled
         self._directory, self._recorded_by_ledger = os.fspath(directory), recorded
-        self._looks = database.lane(_looked_up, MOST_LOOKS_AT_ONCE, transaction=False)
+        self._looks = database.lane(_looked_up, MOST_LOOKS_AT_ONCE)
         self._lock = free_after_fork(threading.Lock())
         self._listens_in = 0  # the process that hears of changes: a forked child has to ask anew
         self._recorded: tuple[Entry, ...] | None = None  # read once: what comes later is heard of

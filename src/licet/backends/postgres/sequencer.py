@@ -29,10 +29,10 @@ from licet.backends.limits import (
     STANDBY_SECONDS,
 )
 from licet.backends.postgres.address import Connection
-from licet.backends.postgres.batches import Session, batch_problem, hashes_of, row_of
+from licet.backends.postgres.batches import Session, SignedBatch, read_batch, row_of
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.node_keys import NODE_KINDS, Begun, NodeActs, Operators
+from licet.backends.postgres.node_keys import NODE_KINDS, BegunLedger, NodeActs, Operators
 from licet.core.ledger.entry import (
     COLUMNS,
     NODES_AGENT,
@@ -48,7 +48,6 @@ from licet.core.ledger.entry import (
 )
 from licet.core.ledger.merkle import Frontier, leaf_hash
 from licet.guard.deadlines import store_deadline
-from licet.guard.ports import LedgerUnavailable, Unavailable
 
 _LOCK = 0x6C6963_0002  # nobody else takes this advisory lock
 _TURN = """
@@ -122,12 +121,6 @@ class _Cursor(Struct, frozen=True):
     agent: str = ""
     session: str = ""
     sequence: int = -1
-
-
-class _Batch(Struct, frozen=True):
-    node: str = ""
-    hashes: frozenset[bytes] = frozenset()
-    problem: str = ""
 
 
 class _Round(Struct, frozen=True):
@@ -215,7 +208,7 @@ class Sequencer:
                 self.problem = ""
                 if done.is_ours:
                     pause = 0 if done.is_full else PLACE_SECONDS
-            except (Unavailable, LedgerUnavailable) as wrong:
+            except Exception as wrong:  # tables that somebody has changed may cause any error; it looks again
                 self._forget()
                 self.problem = str(wrong)
             await asyncio.sleep(pause)
@@ -335,16 +328,12 @@ class Sequencer:
             self._tails[one["agent"], one["session"]] = Tail(one["sequence"], one["hash"])
 
 
-async def _batches(connection: Connection, ledger: str, wanted: Iterable[bytes]) -> Mapping[bytes, _Batch]:
+async def _batches(connection: Connection, ledger: str, wanted: Iterable[bytes]) -> Mapping[bytes, SignedBatch]:
     """The batches by id, with what is wrong with them."""
-    found = {}
-    for one in await connection.fetch(_BATCHES, list(wanted)):
-        problem = batch_problem(ledger, one["id"], one["node"], one["hashes"], one["signature"])
-        found[one["id"]] = _Batch(one["node"], hashes_of(one["hashes"]) if not problem else frozenset(), problem)
-    return found
+    return {one["id"]: read_batch(ledger, *one) for one in await connection.fetch(_BATCHES, list(wanted))}
 
 
-def _problem(row: Row, batch: _Batch | None, acts: NodeActs, operators: Sequence[str]) -> _Facts | str:
+def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs, operators: Sequence[str]) -> _Facts | str:
     """Why an entry gets no place; what is judged further if nothing is wrong with it so far."""
     if batch is None:
         return "it has no signature of a node"
@@ -458,7 +447,7 @@ async def _link_problem(connection: Connection, row: Row, facts: _Facts) -> str:
     return ""
 
 
-async def placed_nodes(connection: Connection, begun: Begun, operators: Sequence[str]) -> NodeActs:
+async def placed_nodes(connection: Connection, begun: BegunLedger, operators: Sequence[str]) -> NodeActs:
     """The nodes that the entries in the tree enrol."""
     acts = NodeActs(begun.ledger, begun.key)
     for one in await connection.fetch(_NODES, NODES_AGENT, NODES_SESSION):

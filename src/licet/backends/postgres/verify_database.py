@@ -14,14 +14,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.backends.ledger.reader import Progress
 from licet.backends.ledger.state import LastCheckpoint, read_last
 from licet.backends.limits import BATCHES_KNOWN, LONGEST_ENTRY
 from licet.backends.postgres.address import Address
-from licet.backends.postgres.batches import batch_problem, hashes_of
+from licet.backends.postgres.batches import SignedBatch, read_batch
 from licet.backends.postgres.changed_schema import changed_code, changed_tables
 from licet.backends.postgres.database import Database, Secret
 from licet.backends.postgres.node_keys import NODE_KINDS, NodeActs
@@ -54,7 +53,7 @@ _UNPLACED = f"""SELECT e.xid < coalesce((SELECT max(below) FROM licet.heads), '0
 FROM licet.entries e LEFT JOIN licet.places p ON p.agent = e.agent AND p.session = e.session AND p.sequence = e.sequence
 WHERE p.number IS NULL ORDER BY e.agent != '{NODES_AGENT}' OR e.session != '{NODES_SESSION}',
 e.agent, e.session, e.sequence"""  # noqa: S608 - our words
-_BATCHES = f"""SELECT id::bytea, coalesce(node::text, ''), coalesce(signature::bytea, ''),
+_BATCHES = f"""SELECT id::bytea, node::text, signature::bytea,
 CASE WHEN octet_length(hashes::bytea) <= {LONGEST_ENTRY} THEN hashes::bytea END
 FROM licet.batches WHERE id = ANY($1::bytea[])"""  # noqa: S608 - our words
 _TWICE = """SELECT max(coalesce(p.number, 0))::bigint, e.id::text, min(coalesce(p.number, 0))::bigint
@@ -167,8 +166,8 @@ class _Pass:
     def _unsigned(self, row: Row, batch: bytes | None) -> str:
         """Why no node of this state has signed an entry, as of the acts before it; empty if one has."""
         found = self._batches.of(batch)
-        if isinstance(found, str):
-            return found
+        if found.problem:
+            return found.problem
         if row.hash not in found.hashes:
             return f"the node that signed its batch did not sign this entry: {_short(found.node)}"
         if row.kind not in NODE_KINDS:
@@ -252,9 +251,7 @@ class _Pass:
         return Finding("twice", number, f"its id is also that of another call, see entry {first}", name)
 
 
-class _Batch(Struct, frozen=True):
-    node: str
-    hashes: frozenset[bytes]
+_NO_BATCH = SignedBatch(problem="no node has signed it: the batch that it names is not there")
 
 
 class _Batches:
@@ -262,7 +259,7 @@ class _Batches:
 
     def __init__(self, reader: PostgresReader, ledger: str) -> None:
         self._reader, self._ledger = reader, ledger
-        self._known: OrderedDict[bytes, str | _Batch] = OrderedDict()  # or what is wrong with it
+        self._known: OrderedDict[bytes, SignedBatch] = OrderedDict()
 
     def learn(self, ids: set[bytes]) -> None:
         """Look up those that are not known, in one query."""
@@ -273,18 +270,13 @@ class _Batches:
             else:
                 wanted.append(one)
         for id, node, signature, hashes in self._reader.fetched(_BATCHES, wanted) if wanted else ():  # noqa: A001
-            self._known[id] = self._checked(id, node, signature, hashes)
+            self._known[id] = read_batch(self._ledger, id, node, hashes, signature)
         while len(self._known) > BATCHES_KNOWN:
             self._known.popitem(last=False)
 
-    def of(self, batch: bytes | None) -> "str | _Batch":
-        """The batch that an entry names, or what is wrong with it."""
-        return self._known.get(batch or b"", "no node has signed it: the batch that it names is not there")
-
-    def _checked(self, id: bytes, node: str, signature: bytes, hashes: bytes | None) -> "str | _Batch":  # noqa: A002
-        if wrong := batch_problem(self._ledger, id, node, hashes or b"", signature):
-            return wrong
-        return _Batch(node, hashes_of(hashes or b""))
+    def of(self, batch: bytes | None) -> SignedBatch:
+        """The batch that an entry names."""
+        return self._known.get(batch or b"", _NO_BATCH)
 
 
 def _signed_ledger(key: str) -> Callable[[Checkpoint], str]:

@@ -57,6 +57,7 @@ CREATE FUNCTION licet.append_entries(
 ) RETURNS TABLE (lost_agent text, lost_session text, tail_sequence bigint, tail_hash bytea)
 LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
 DECLARE
+    is_new boolean;
     lost_agents text[];
     lost_sessions text[];
 BEGIN
@@ -64,11 +65,12 @@ BEGIN
     SELECT batch_id, by_node, string_agg(one, ''::bytea ORDER BY at), signed
     FROM unnest(given_hashes) WITH ORDINALITY AS given (one, at)
     ON CONFLICT (id) DO NOTHING;
+    is_new := FOUND;
     -- Who moves the ledger has locked that table, and was waited for.
     IF EXISTS (SELECT FROM ledger WHERE gone <> '') THEN
         RAISE EXCEPTION 'the ledger was moved, %', (SELECT gone FROM ledger);
     END IF;
-    IF NOT FOUND THEN  -- it was sent before
+    IF NOT is_new THEN  -- it was sent before
         SELECT array_agg(given.agent), array_agg(given.session) INTO lost_agents, lost_sessions
         FROM unnest(agents, sessions, sequences, previous, given_hashes, taken)
             AS given (agent, session, sequence, previous, hash, taken)

@@ -350,5 +350,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
         AND NOT EXISTS (SELECT FROM reservations AS r WHERE r.ended IS NULL AND r.batch = b.id);
 $$;
 
-REVOKE ALL ON FUNCTION licet.add_to_counters, licet.take_counters FROM PUBLIC;
+REVOKE ALL ON FUNCTION licet.add_to_counters, licet.take_counters, licet.reserve, licet.settle, licet.begin_leased,
+    licet.renew_leases, licet.settle_expired, licet.forget_reservations FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION licet.reserve, licet.settle, licet.begin_leased, licet.renew_leases, licet.settle_expired,
+    licet.forget_reservations TO licet_runtime;
 GRANT SELECT ON licet.budget_counters, licet.budget_batches, licet.reservations, licet.leases TO licet_runtime;

@@ -129,8 +129,8 @@ BEGIN
     DELETE FROM approval_uses WHERE request = in_request AND turn = 'claim';
 END $$;
 
--- Deletes requests that ended long ago, and what was shown of those that nobody has answered in time. A node whose clock
--- is ahead deletes nothing that has not ended by the clock of the server.
+-- Deletes requests that ended long ago, and what was shown of those that nobody has answered in time. Nothing is deleted
+-- that has not ended by the clock of the server: without its uses, an approval could be used again.
 CREATE FUNCTION licet.forget_approvals(
     in_now bigint, in_agent text, in_session text, in_most_expired integer, in_finished bigint
 ) RETURNS void
@@ -147,7 +147,7 @@ BEGIN
         FOR UPDATE OF s SKIP LOCKED
     );
     SELECT array_agg(id) INTO gone FROM (
-        SELECT id FROM approval_requests WHERE expires <= moment - in_finished
+        SELECT id FROM approval_requests WHERE expires <= moment - greatest(in_finished, 0)
         UNION ALL
         (
             SELECT id FROM approval_requests AS r
@@ -169,11 +169,7 @@ BEGIN
     DELETE FROM approval_requests WHERE id = ANY (gone);
 END $$;
 
-REVOKE EXECUTE ON FUNCTION licet.take_back_approvals(text), licet.give_back_claim(text),
-    licet.forget_approvals(bigint, text, text, integer, bigint) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION licet.take_turn(text, text, text), licet.use_approval(text, text),
-    licet.open_approval(text, text, text, text, text, bigint, bigint, bytea, text, bytea, bytea, bigint, integer,
-        integer, bigint),
-    licet.answer_approval(text, text, boolean, bytea, text, bytea),
-    licet.take_back_approvals(text), licet.give_back_claim(text),
-    licet.forget_approvals(bigint, text, text, integer, bigint) TO licet_runtime;
+REVOKE ALL ON FUNCTION licet.take_turn, licet.use_approval, licet.open_approval, licet.answer_approval,
+    licet.take_back_approvals, licet.give_back_claim, licet.forget_approvals FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION licet.take_turn, licet.use_approval, licet.open_approval, licet.answer_approval,
+    licet.take_back_approvals, licet.give_back_claim, licet.forget_approvals TO licet_runtime;

@@ -48,5 +48,5 @@ BEGIN
 END $$;
 
 GRANT SELECT, INSERT ON licet.state_acts, licet.thawed TO licet_runtime;
-GRANT EXECUTE ON FUNCTION licet.freeze_lock(), licet.frozen(text, text),
-    licet.add_state_act(text, text, text, text, text, text[], bytea, text, bytea) TO licet_runtime;
+REVOKE ALL ON FUNCTION licet.freeze_lock, licet.frozen, licet.add_state_act FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION licet.freeze_lock, licet.frozen, licet.add_state_act TO licet_runtime;

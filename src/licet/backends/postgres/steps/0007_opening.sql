@@ -179,4 +179,5 @@ BEGIN
     END LOOP;
 END $$;
 
+REVOKE ALL ON FUNCTION licet.open_calls FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION licet.open_calls TO licet_runtime;
