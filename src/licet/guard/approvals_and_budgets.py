@@ -83,7 +83,7 @@ async def ask_approver(call: Call, decision: Ask) -> tuple[Approval, ...]:
         except Unavailable as broken:
             call.refuse("BACKEND_MISSING", "the store of approvals cannot be used", str(broken), decision.use)
         if call.deadline is None:  # nothing has run, so the end of the session by another process still stops it
-            await look_up_end(call.session)
+            await look_up_end(call.session, call.stores)
             check_session(call, decision.use)
         if call.clock.monotonic() - asked >= question.expires_seconds:  # a late answer counts as none
             answered = replace(answered, answer="expired")

@@ -26,7 +26,11 @@ from licet.guard.ports import LedgerUnavailable
 from licet.own_files import create_file, read_regular
 
 _LEDGER = "SELECT id, key FROM licet.ledger"
-_BEGIN = "INSERT INTO licet.ledger (id, key) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id"
+_BEGIN = """
+WITH begun AS (INSERT INTO licet.ledger (id, key) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id)
+INSERT INTO licet.heads (size, body, signature, frontier, below)
+SELECT 0, $3::bytea, $4::bytea, $5::bytea, '3'::xid8 FROM begun
+"""
 _NEWEST = "SELECT size, body, signature, frontier FROM licet.heads ORDER BY size DESC LIMIT 1"
 _HEAD = """
 INSERT INTO licet.heads (size, body, signature, frontier, below) VALUES ($1, $2, $3, $4, $5::text::xid8)
@@ -163,9 +167,8 @@ class KeptHead:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             key = ledger_key(self._paths["key"], generated_key())
         ledger, empty = new_ledger_id(), Frontier()
-        async with connection.transaction():
-            if await connection.fetchval(_BEGIN, ledger, key.public) is not None:
-                await self.insert(connection, self.signed(key, BegunLedger(ledger, key.public), empty), empty, "3")
+        head = self.signed(key, BegunLedger(ledger, key.public), empty)
+        await connection.execute(_BEGIN, ledger, key.public, head.body, head.signature, bytes(empty))
         found = await connection.fetchrow(_LEDGER)
         if is_new and found["key"] != key.public:  # the key has signed nothing that anybody has
             for name in ("key", "pub"):
