@@ -146,6 +146,33 @@ def test_another_node_writes_once_it_is_enrolled(desk: Desk, tmp_path: Path) -> 
     assert "a state directory has no nodes" in desk.run("state", "nodes", "--state", str(tmp_path), code=2)
 
 
+def test_operators_are_set_first_or_later_and_nodes_go_on(desk: Desk, tmp_path: Path) -> None:
+    anna, bert = (desk.run("state", "key", f"{name}.pem").strip() for name in ("anna", "bert"))
+
+    def joins(at: str, operator: str) -> None:
+        """As docs/nodes.md says: the keys of the operators are pinned, and one of them enrols the node."""
+        said = desk.run("state", "init", "--operator", anna, at=at)
+        enrol = re.search(r"licet (state enrol ed25519:[A-Za-z0-9_-]{43}) --key FILE", said)
+        assert enrol is not None, said
+        assert "another node" not in desk.run(*enrol[1].split(), code=1)  # the key of the ledger enrols nobody now
+        desk.run(*enrol[1].split(), "--key", operator, at="operator")  # a machine that is no node
+
+    assert "operators set" in (said := desk.run("state", "init", "--operator", anna))
+    assert "not enrolled" not in said
+    assert desk.run("call", "agent.yaml", "count") == "1\n"
+    joins("second", "anna.pem")
+    assert desk.run("call", "agent.yaml", "count", at="second") == "2\n"
+    assert "fine: " in desk.run("receipts", "verify")
+
+    # Other operators: both nodes go on once they know them, and what was written before still counts.
+    desk.run("state", "init", "--operator", bert, "--key", "anna.pem")
+    assert "has other operators" in desk.run("call", "agent.yaml", "count", at="second", code=1)
+    assert "known: pinned here" in desk.run("state", "init", "--operator", bert, at="second")
+    assert desk.run("call", "agent.yaml", "count", at="second") == "3\n"
+    assert desk.run("call", "agent.yaml", "count") == "4\n"
+    assert "fine: " in desk.run("receipts", "verify")
+
+
 def test_a_password_is_found_in_the_secrets_of_the_command(desk: Desk, tmp_path: Path) -> None:
     address = f"{desk.address}&password=secret:db/licet"
     said = desk.run("call", "agent.yaml", "count", code=1, state=address)

@@ -152,10 +152,35 @@ async def test_rows_of_an_administrator_thaw_nothing(team: Team) -> None:
 
 
 @in_loop
-async def test_an_unsigned_freeze_stops_calls_and_is_named(team: Team) -> None:
+async def test_an_unsigned_freeze_stops_calls_is_listed_and_ends_as_others_do(team: Team) -> None:
+    one = team.node()
+    await set_operators(one, team.ledger, [ANNA.public], NOW)
+    assert await begin(one) == ""
+    act = freeze_act(NOW, "of a stranger", "test")
+    await team.node(enrolled=False).add(act)
+    assert await begin(one) == "no enrolled node has signed this freeze"
+    assert [found.id for found in (await one.view()).freezes] == [act.id]
+    await keep_act(one, team.ledger, thaw_act((), NOW, await one.view(), "test", ANNA))
+    for node in (one, team.node()):
+        assert await begin(node) == ""
+        assert (await node.view()).freezes == ()
+
+
+@in_loop
+async def test_a_freeze_of_a_node_that_does_not_know_the_operators_is_in_force(team: Team) -> None:
+    await set_operators(one := team.node(), team.ledger, [ANNA.public], NOW)
+    known, team.place = team.place, team.place / "other"
+    team.place.mkdir()
+    await team.freeze(team.node())
+    team.place = known
+    assert await begin(one) == "stop"
+
+
+@in_loop
+async def test_a_freeze_that_cannot_be_read_stops_calls_and_is_named(team: Team) -> None:
     one = team.node()
     assert await begin(one) == ""
-    await team.node(enrolled=False).add(freeze_act(NOW, "of a stranger", "test"))
+    await team.sql("SELECT licet.add_state_act('f-1', 'freeze', NULL, NULL, 'stop', '{}', '', '', '')")
     with pytest.raises(Unavailable, match="no enrolled node has signed that"):
         await one.look_up("a", "t")
 

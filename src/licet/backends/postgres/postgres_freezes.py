@@ -3,7 +3,8 @@
 Two checks stop a call. The database answers at its begin, exactly: a freeze that returned is seen by every call that
 begins afterwards, on every node. And each node goes by what it has verified itself, so no row of whoever administers
 the database lets anything go on. Nor does one that was deleted: a node forgets no freeze, and finds those of before its
-start in the ledger.
+start in the ledger. A freeze that nobody has signed stops calls too, since the database goes by it: it is listed, and
+ended as others are.
 """
 
 import os
@@ -26,6 +27,7 @@ from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import LedgerUnavailable, Unavailable, free_after_fork
 
 CHANNEL = "licet_freezes"
+_UNSIGNED = "no enrolled node has signed this freeze"
 _PURPOSE = "state act"  # of the signatures of nodes
 _ADD = "SELECT licet.add_state_act($1, $2, $3, $4, $5, $6, $7, $8, $9)"
 _ALL = "SELECT body, node, signature FROM licet.state_acts ORDER BY number"
@@ -57,6 +59,7 @@ class PostgresFreezes:
         self._listens_in = 0  # the process that hears of changes: a forked child has to ask anew
         self._recorded: tuple[Entry, ...] | None = None  # read once: what comes later is heard of
         self._acts: dict[str, StateAct] = {}  # verified; never forgotten
+        self._unsigned: tuple[StateAct, ...] = ()  # freezes, as of the last look
         self._unsound: tuple[str, ...] = ()
         self._view: StateView | None = None
         self._wrong = ""  # why the state cannot be used
@@ -90,7 +93,10 @@ class PostgresFreezes:
         signature = self._node.sign(_PURPOSE, body)
         row = (act.id, act.kind, *named, why, ends, body, self._node.public, signature)
         await self._database.once(lambda connection: connection.execute(_ADD, *row))
-        await self._load()
+        if act.kind == "freeze":
+            await self._load_quietly()  # it is in force, also if this node can start nothing
+        else:
+            await self._load()
 
     async def view(self) -> StateView:
         """What all acts of the state amount to now."""
@@ -119,7 +125,7 @@ class PostgresFreezes:
 
     def _all(self) -> Sequence[StateAct]:
         recorded = [act for act in map(act_of, self._recorded or ()) if act is not None]
-        return merged(recorded, self._acts.values())
+        return merged(recorded, [*self._acts.values(), *self._unsigned])
 
     def _listen(self) -> None:
         with self._lock:
@@ -173,7 +179,7 @@ class PostgresFreezes:
                 raise Unavailable(f"the freezes in the ledger cannot be read: {wrong}") from None
             self._recorded = tuple(sorted(found, key=_place))
         rows = await self._database.once(lambda connection: connection.fetch(_ALL))
-        unsound: list[str] = []
+        unsound, unsigned = list[str](), list[StateAct]()
         for body, node, signature in rows:
             try:
                 act = read_row(body)
@@ -182,9 +188,11 @@ class PostgresFreezes:
                 continue
             if is_signed(node, _PURPOSE, body, signature) and await self._enrolled(node):
                 self._acts.setdefault(act.id, act)
+            elif act.kind == "freeze":
+                unsigned.append(replace(act, fact=replace(act.fact, why=_UNSIGNED)))  # the words may be anybody's
             else:
                 unsound.append(f"{act.kind} {act.id}: no enrolled node has signed it")
-        self._unsound = tuple(unsound)
+        self._unsigned, self._unsound = tuple(unsigned), tuple(unsound)
 
 
 def _place(entry: Entry) -> int:

@@ -32,7 +32,7 @@ from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import Session, SignedBatch, read_batch, row_of
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.node_keys import NODE_KINDS, BegunLedger, NodeActs, Operators
+from licet.backends.postgres.node_keys import BegunLedger, NodeActs, is_node_act
 from licet.core.ledger.entry import (
     COLUMNS,
     NODES_AGENT,
@@ -136,8 +136,8 @@ class _Round(Struct, frozen=True):
 class Sequencer:
     """Gives places to entries while its process lives; `start` and `stop` may be called from any thread."""
 
-    def __init__(self, database: Database, head: KeptHead, operators: Operators) -> None:
-        self._database, self._head, self._operators = database, head, operators
+    def __init__(self, database: Database, head: KeptHead) -> None:
+        self._database, self._head = database, head
         self.reset()
 
     def reset(self) -> None:
@@ -237,9 +237,8 @@ class Sequencer:
                 return _Round(is_ours=False)
         self._is_active = True
         size, self._size = self._size, -1  # until this is committed, whatever is remembered is doubtful
-        operators = await self._operators()
         if self._acts is None:
-            self._acts = await placed_nodes(connection, begun, operators)
+            self._acts = await placed_nodes(connection, begun)
         before: str = turn["before"]
         cursor = self._cursor or _Cursor(await connection.fetchval(_BELOW))
         if self._rescans:
@@ -260,7 +259,7 @@ class Sequencer:
             self._cursor = _Cursor(end["known"], end["agent"], end["session"], end["sequence"])
         else:
             self._cursor = cursor
-        placed = await self._judged(connection, found, operators)
+        placed = await self._judged(connection, found)
         if not placed:
             self._size = size
             return _Round(is_full=is_full)
@@ -279,9 +278,7 @@ class Sequencer:
         await self._head.insert(connection, head, frontier, str(below))
         return _Round(is_full=is_full, places=len(placed), head=head, frontier=frontier)
 
-    async def _judged(
-        self, connection: Connection, found: Sequence[Mapping[str, Any]], operators: Sequence[str]
-    ) -> list[Row]:
+    async def _judged(self, connection: Connection, found: Sequence[Mapping[str, Any]]) -> list[Row]:
         """Those that get the next places, in order; entries that wait for one before them are remembered."""
         acts = self._acts
         assert acts is not None  # noqa: S101 - it was read before
@@ -290,7 +287,7 @@ class Sequencer:
         placed: list[Row] = []
         for one in found:
             row = row_of(one)
-            facts = _problem(row, batches.get(one["batch"]), acts, operators)
+            facts = _problem(row, batches.get(one["batch"]), acts)
             if isinstance(facts, str):
                 continue
             candidate: _Candidate | None = _Candidate(row, facts.previous, int(one["known"]))
@@ -305,17 +302,18 @@ class Sequencer:
                     break
                 placed.append(candidate.row)
                 self._tails[session] = Tail(sequence, candidate.row.hash)
-                if candidate.row.kind in NODE_KINDS:
-                    self._count(acts, candidate.row, operators)
+                if is_node_act(candidate.row):
+                    self._count(acts, candidate.row)
                 sequence += 1
                 candidate = self._waiting.pop((*session, sequence), None) if self._waiting else None
         return placed
 
-    def _count(self, acts: NodeActs, row: Row, operators: Sequence[str]) -> None:
+    def _count(self, acts: NodeActs, row: Row) -> None:
         """Count an entry about a node from its place on."""
-        known = len(acts.enrolled)
-        acts.apply(read_entry(row.body), operators)
-        self._rescans = self._rescans or len(acts.enrolled) > known  # what the node wrote before may count now
+        known, operators = len(acts.enrolled), acts.operators
+        acts.apply(read_entry(row.body))
+        # What the node wrote before may count now, and so may enrolments of the operators.
+        self._rescans = self._rescans or len(acts.enrolled) > known or acts.operators != operators
 
     async def _read_tails(self, connection: Connection, sessions: Iterable[Session]) -> None:
         if len(self._tails) > MOST_TAILS:
@@ -333,7 +331,7 @@ async def _batches(connection: Connection, ledger: str, wanted: Iterable[bytes])
     return {one["id"]: read_batch(ledger, *one) for one in await connection.fetch(_BATCHES, list(wanted))}
 
 
-def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs, operators: Sequence[str]) -> _Facts | str:
+def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs) -> _Facts | str:
     """Why an entry gets no place; what is judged further if nothing is wrong with it so far."""
     if batch is None:
         return "it has no signature of a node"
@@ -354,9 +352,9 @@ def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs, operators: Seq
         return f"its index says {name} `{getattr(row, name)}`, and the entry says `{getattr(facts, name)}`"
     if batch.node in acts.enrolled:
         return facts
-    if facts.kind in NODE_KINDS:  # it counts by its own signature, whoever sent it
+    if is_node_act(facts):  # it counts by its own signature, whoever sent it
         with suppress(Unsound):
-            if not acts.problem(read_entry(row.body), operators):
+            if not acts.problem(read_entry(row.body)):
                 return facts
     return f"the node {batch.node} is not enrolled"
 
@@ -415,16 +413,16 @@ class Held(Struct, frozen=True):
     transactions: Sequence[OpenTransaction]
 
 
-async def held_back(connection: Connection, head: KeptHead, operators: Sequence[str]) -> Held:
+async def held_back(connection: Connection, head: KeptHead) -> Held:
     """The first entries without a place, and the transactions that hold the order back. Any node may ask."""
     begun = await head.begun(connection)
-    acts = await placed_nodes(connection, begun, operators)
+    acts = await placed_nodes(connection, begun)
     found = await connection.fetch(_HELD, MOST_HELD_BACK)
     batches = await _batches(connection, begun.ledger, {one["batch"] for one in found})
     entries = []
     for one in found:
         row = row_of(one)
-        facts = _problem(row, batches.get(one["batch"]), acts, operators)
+        facts = _problem(row, batches.get(one["batch"]), acts)
         why = facts if isinstance(facts, str) else await _link_problem(connection, row, facts)
         if not why and not one["settled"]:
             why = "a transaction that began before it is still open"
@@ -447,12 +445,12 @@ async def _link_problem(connection: Connection, row: Row, facts: _Facts) -> str:
     return ""
 
 
-async def placed_nodes(connection: Connection, begun: BegunLedger, operators: Sequence[str]) -> NodeActs:
+async def placed_nodes(connection: Connection, begun: BegunLedger) -> NodeActs:
     """The nodes that the entries in the tree enrol."""
     acts = NodeActs(begun.ledger, begun.key)
     for one in await connection.fetch(_NODES, NODES_AGENT, NODES_SESSION):
         with suppress(Unsound, TypeError, ValueError):  # one that was changed enrols nobody
             row = row_of(one)
             check_row(row)
-            acts.apply(read_entry(row.body), operators)
+            acts.apply(read_entry(row.body))
     return acts
