@@ -77,6 +77,10 @@ class Lane(Generic[Item, Answer]):
 
     async def do(self, item: Item) -> Answer:
         """The answer to one item; `Unavailable` if there was none until the deadline of the call."""
+        return await self.ask(item)
+
+    def ask(self, item: Item) -> "asyncio.Future[Answer]":
+        """The same, for a caller that wants the answer also after it was cancelled: it shields the future."""
         loop = asyncio.get_running_loop()
         waiting: _Waiting[Item, Answer] = _Waiting(item, loop.create_future(), loop, store_deadline())
         with self._lock:
@@ -84,7 +88,7 @@ class Lane(Generic[Item, Answer]):
             begins, self._is_working = not self._is_working, True
         if begins:
             self._database.start(self._work())
-        return await waiting.future
+        return waiting.future
 
     async def _work(self) -> None:
         """In the thread of the database: send what waits, until nothing does."""

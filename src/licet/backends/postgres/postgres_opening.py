@@ -121,7 +121,7 @@ class PostgresOpening:
         return _Asked(begins, takings, local), asking
 
     async def _sent(self, asked: _Asked) -> _Answered:
-        sending = asyncio.ensure_future(self._lane.do(asked))
+        sending = self._lane.ask(asked)
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:
@@ -162,6 +162,13 @@ class PostgresOpening:
             if sending is None or sending.items is not items:
                 sending = self._sending = _Sending(items, list(range(len(items))), {})
             begun = await self._ledger.checked(connection)
+            claims = [claim for at in sending.waiting for claim in items[at].begins.claims]
+            if wrong := await self._budgets.compare_with_ledger(connection, claims):
+                for at in list(sending.waiting):
+                    if found := [wrong[one.agent] for one in items[at].begins.claims if one.agent in wrong]:
+                        sending.answers[at] = LedgerUnavailable(found[0])
+                        sending.waiting.remove(at)
+                        sending.batch = None
             while sending.waiting:
                 if sending.batch is None:
                     self._link(begun.ledger, sending)

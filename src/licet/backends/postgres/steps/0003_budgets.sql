@@ -61,13 +61,15 @@ END $$;
 
 CREATE FUNCTION licet.add_to_counters(
     agents text[], kinds text[], names text[], tools text[], more_calls bigint[], more_cost numeric[]
-) RETURNS void LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
     UPDATE budget_counters AS c SET calls = c.calls + k.calls, cost_usd = c.cost_usd + k.cost_usd
     FROM unnest(agents, kinds, names, tools, more_calls, more_cost)
         AS k (agent, kind, name, tool, calls, cost_usd)
     WHERE c.agent = k.agent AND c.kind = k.kind AND c.name = k.name AND c.tool = k.tool
         AND (k.calls <> 0 OR k.cost_usd <> 0);
-$$;
+END $$;
 
 -- Set aside what calls claim, in the order of the claims. Claims of one call have the same number in `of_call` and
 -- follow each other: all of them are taken, or none. `at_…` are places in the arrays of counters, and `most_…` the
@@ -105,6 +107,54 @@ BEGIN
     spent_now := spent;
     -- After the counters were taken: whoever made one of these before has ended its transaction.
     SELECT coalesce(array_agg(r.id), '{}') INTO known FROM reservations AS r WHERE r.id = ANY (ids);
+    -- Where everything fits, as nearly always, one statement says so for all claims, and what was spent before each.
+    IF known = '{}' AND skip IS NULL AND 1 = ALL (wanted) THEN
+        SELECT bool_and(
+                (x.sc < x.msc) IS NOT FALSE AND (x.tc < x.mtc) IS NOT FALSE AND (x.dc < x.mdc) IS NOT FALSE
+                AND (x.sm + x.cost <= x.msm) IS NOT FALSE AND (x.tm + x.cost <= x.mtm) IS NOT FALSE
+                AND (x.dm + x.cost <= x.mdm) IS NOT FALSE
+            ), array_agg(x.sc ORDER BY x.n), array_agg(x.sm ORDER BY x.n), array_agg(x.tc ORDER BY x.n),
+            array_agg(x.tm ORDER BY x.n), array_agg(x.dc ORDER BY x.n), array_agg(x.dm ORDER BY x.n)
+        INTO fits, b_session_calls, b_session_cost, b_tool_calls, b_tool_cost, b_day_calls, b_day_cost
+        FROM (
+            SELECT u.n, u.cost, u.msc, u.mdc, u.mtc, u.msm, u.mdm, u.mtm,
+                calls[u.s] + row_number() OVER by_session - 1 AS sc, spent[u.s] + sum(u.cost) OVER by_session - u.cost AS sm,
+                calls[u.t] + row_number() OVER by_tool - 1 AS tc, spent[u.t] + sum(u.cost) OVER by_tool - u.cost AS tm,
+                calls[u.d] + row_number() OVER by_day - 1 AS dc, spent[u.d] + sum(u.cost) OVER by_day - u.cost AS dm
+            FROM unnest(
+                at_session, at_tool, at_day, costs, most_session_calls, most_day_calls, most_tool_calls,
+                most_session_cost, most_day_cost, most_tool_cost
+            ) WITH ORDINALITY AS u (s, t, d, cost, msc, mdc, mtc, msm, mdm, mtm, n)
+            WINDOW by_session AS (PARTITION BY u.s ORDER BY u.n ROWS UNBOUNDED PRECEDING),
+                by_tool AS (PARTITION BY u.t ORDER BY u.n ROWS UNBOUNDED PRECEDING),
+                by_day AS (PARTITION BY u.d ORDER BY u.n ROWS UNBOUNDED PRECEDING)
+        ) AS x;
+        IF fits THEN
+            PERFORM add_to_counters(
+                agents, kinds, names, tools,
+                (SELECT array_agg(coalesce(k.calls, 0) ORDER BY p.p) FROM generate_series(1, cardinality(agents)) AS p (p)
+                    LEFT JOIN (SELECT u.at, count(*) AS calls FROM unnest(at_session || at_tool || at_day) AS u (at)
+                        GROUP BY u.at) AS k ON k.at = p.p),
+                (SELECT array_agg(coalesce(k.cost, 0) ORDER BY p.p) FROM generate_series(1, cardinality(agents)) AS p (p)
+                    LEFT JOIN (SELECT u.at, sum(u.cost) AS cost
+                        FROM unnest(at_session || at_tool || at_day, costs || costs || costs) AS u (at, cost)
+                        GROUP BY u.at) AS k ON k.at = p.p)
+            );
+            INSERT INTO reservations
+                SELECT x.id, agents[x.s], names[x.s], tools[x.t], names[x.d], 1, x.cost, x.sc, x.sm, x.tc, x.tm, x.dc,
+                    x.dm, batch
+                FROM unnest(ids, at_session, at_tool, at_day, costs, b_session_calls, b_session_cost, b_tool_calls,
+                    b_tool_cost, b_day_calls, b_day_cost) AS x (id, s, t, d, cost, sc, sm, tc, tm, dc, dm);
+            IF signature IS NOT NULL THEN
+                INSERT INTO budget_batches VALUES (batch, node, body, signature) ON CONFLICT DO NOTHING;
+            END IF;
+            RETURN QUERY SELECT 1, x.* FROM unnest(b_session_calls, b_session_cost, b_tool_calls, b_tool_cost,
+                b_day_calls, b_day_cost) AS x;
+            RETURN;
+        END IF;
+        b_session_calls := '{}'; b_session_cost := '{}'; b_tool_calls := '{}'; b_tool_cost := '{}';
+        b_day_calls := '{}'; b_day_cost := '{}';
+    END IF;
     WHILE first <= total LOOP
         last := first;
         WHILE last < total AND of_call[last + 1] = of_call[first] LOOP

@@ -89,8 +89,11 @@ BEGIN
         BEGIN
             moves := false;
             IF cardinality(claim_ids) > 0 THEN
-                SELECT array_agg(state_of[c] <> 'opened' ORDER BY p) INTO skip
-                    FROM unnest(claim_of) WITH ORDINALITY AS x (c, p);
+                skip := NULL;
+                IF NOT 'opened' = ALL (state_of) THEN
+                    SELECT array_agg(state_of[c] <> 'opened' ORDER BY p) INTO skip
+                        FROM unnest(claim_of) WITH ORDINALITY AS x (c, p);
+                END IF;
                 SELECT array_agg(r.granted ORDER BY p), array_agg(r.session_calls ORDER BY p),
                     array_agg(r.session_cost ORDER BY p), array_agg(r.tool_calls ORDER BY p),
                     array_agg(r.tool_cost ORDER BY p), array_agg(r.day_calls ORDER BY p), array_agg(r.day_cost ORDER BY p)

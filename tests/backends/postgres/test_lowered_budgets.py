@@ -1,0 +1,58 @@
+"""Budgets that an administrator of the database has changed: a node that starts compares them with the ledger."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from backends.postgres.ledger_nodes import entry
+from backends.postgres.test_database import in_loop
+from backends.postgres.test_opening import begins, nodes
+from backends.test_budgets_contract import claim
+from licet.backends.postgres.postgres_budgets import PostgresBudgets
+from licet.core.ledger.entry import EventFact
+from licet.guard.ports import LedgerUnavailable, Unavailable
+
+D = Decimal
+LOWERED = {
+    "the money of a day": "UPDATE licet.budget_counters SET cost_usd = 0 WHERE kind = 'day'",
+    "the calls of a session": "UPDATE licet.budget_counters SET calls = 0 WHERE kind = 'session'",
+    "a tool's row": "DELETE FROM licet.budget_counters WHERE kind = 'tool'",
+}
+
+
+@pytest.mark.parametrize("case", LOWERED)
+@in_loop
+async def test_a_node_that_starts_spends_nothing_from_a_lowered_counter(
+    postgres: str, tmp_path: Path, case: str
+) -> None:
+    async with nodes(postgres, tmp_path) as team:
+        one, budgets = await team.opening()
+        (kept,) = (await one.open(begins("r-1", claim()))).reservations
+        await budgets.settle(kept, D("0.05"))
+        receipt = replace(entry("r-1"), cost_usd="0.05", events=(EventFact(kind="BudgetSettled"),))
+        await team.nodes[0].record(receipt)
+        (again, _), restarted = await team.opening(), PostgresBudgets(team.databases[0])
+        assert not (await again.open(begins("r-2", claim(), session="o"))).refused  # nothing was changed so far
+        await team.sql(LOWERED[case])
+        with pytest.raises(Unavailable, match=r"the budget of `a` in .* was lowered: .* 1 calls and 0.05 USD"):
+            await restarted.reserve(claim())
+        later, _ = await team.opening()
+        with pytest.raises(LedgerUnavailable, match="was lowered"):
+            await later.open(begins("r-3", claim(), session="p"))
+        assert not (await later.open(begins("r-4", claim(agent="b"), session="q"))).refused
+
+
+@in_loop
+async def test_a_reservation_that_no_node_has_signed_as_it_is_stops_the_account(postgres: str, tmp_path: Path) -> None:
+    async with nodes(postgres, tmp_path) as team:
+        _, budgets = await team.opening()
+        kept = await budgets.reserve(claim())
+        assert kept is not None
+        assert await PostgresBudgets(team.databases[0], team.nodes[0].node).reserve(claim()) is not None
+        await team.sql("UPDATE licet.reservations SET cost_usd = 9")
+        with pytest.raises(ValueError, match="9 that was set aside"):  # or the counter would fall below what was spent
+            await budgets.settle(kept, D(0))
+        with pytest.raises(Unavailable, match="is not as a node of this state has signed it"):
+            await PostgresBudgets(team.databases[0], team.nodes[0].node).reserve(claim())
