@@ -55,7 +55,7 @@ def entry(name: str, session: str, kind: Literal["receipt", "decision"] = "recei
 
 def claim(session: str) -> Claim:
     """What a call sets aside: of one counter that all calls share."""
-    return Claim(AGENT, session, "noop", DAY, Decimal("0.001"), SHARED)
+    return Claim(AGENT, session, "noop", DAY, Decimal("0.001"), SHARED, None, None)
 
 
 async def _serve(kind: str, state: str, directory: Path, name: str, callers: int) -> None:
