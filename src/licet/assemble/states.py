@@ -329,7 +329,7 @@ class _Opened:
     def budgets(self) -> "PostgresBudgets":
         from licet.backends.postgres.postgres_budgets import PostgresBudgets
 
-        return PostgresBudgets(self.database, self.node)
+        return PostgresBudgets(self.database, self.node, enrolled=self.ledger.enrolled.check)
 
     @cached_property
     def opening(self) -> "PostgresOpening":

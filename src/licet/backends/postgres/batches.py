@@ -120,8 +120,18 @@ class Chains:
         """How a session ends, as far as the database has acknowledged it."""
         return self._tails.get(session, START)
 
+    def ends(self, batch: Batch) -> Mapping[Session, Tail]:
+        """How the sessions of a batch end, as far as the database has acknowledged it by now.
+
+        To be asked before the batch is sent: entries may be acknowledged over another connection while it is under way,
+        and the answer does not know of them.
+        """
+        return {session: self.known(session) for session in {(row.agent, row.session) for row in batch.rows}}
+
     def note(self, session: Session, tail: Tail) -> None:
-        """Remember how a session ends."""
+        """Remember how a session ends. An older end, which came over a slower connection, changes nothing."""
+        if tail.sequence < self.known(session).sequence:
+            return
         self._tails.pop(session, None)
         self._tails[session] = tail
         if len(self._tails) > MOST_TAILS:

@@ -231,11 +231,13 @@ class PostgresLedger:
             self.sequencer.start()
         return begun
 
-    def resolve(self, lost: Mapping[Session, Tail]) -> dict[Session, LedgerUnavailable]:
-        """Which of the ends that the database told cannot be: it has acknowledged later ones."""
+    def resolve(
+        self, lost: Mapping[Session, Tail], acknowledged: Mapping[Session, Tail]
+    ) -> dict[Session, LedgerUnavailable]:
+        """Which of the ends that the database told cannot be: it had acknowledged later ones before it was asked."""
         wrong = {}
         for session, tail in lost.items():
-            known = self.chains.known(session)
+            known = acknowledged.get(session, Tail())
             if tail.sequence < known.sequence or (tail.sequence == known.sequence and tail.hash != known.hash):
                 wrong[session] = LedgerUnavailable(
                     f"the database was set back: it has acknowledged entry {known.sequence} of the session "
@@ -280,8 +282,9 @@ class PostgresLedger:
                 self._link(begun, sending)
                 continue
             batch = sending.batch
+            acknowledged = self.chains.ends(batch)
             lost = self.chains.lost(await connection.fetch(APPEND, *batch.arguments()))
-            wrong = self.resolve(lost)
+            wrong = self.resolve(lost, acknowledged)
             self.chains.keep(batch, lost)
             sending.batch = None
             sending.waiting = [at for at in sending.waiting if _session(sending.items[at]) in lost]

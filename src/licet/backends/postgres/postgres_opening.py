@@ -181,6 +181,7 @@ class PostgresOpening:
     async def _send(self, connection: Connection, begun: Any, sending: _Sending, batch: Batch) -> None:
         """Send what waits, and note the answers; calls whose session has moved on are linked anew."""
         items = [sending.items[at] for at in sending.waiting]
+        acknowledged = self._ledger.chains.ends(batch)
         rows = await connection.fetch(_OPEN, *batch.arguments(), *self._arguments(items))
         found: list[list[Taken]] = [[] for _ in items]
         for row in rows:
@@ -202,7 +203,7 @@ class PostgresOpening:
             again.append(at)
             if row["tail_hash"] is not None:
                 moved[session] = Tail(row["tail_sequence"], row["tail_hash"])
-        wrong = self._ledger.resolve(moved)
+        wrong = self._ledger.resolve(moved, acknowledged)
         for at in list(again):
             entry = sending.items[at].begins.entry
             if (problem := wrong.get((entry.agent, entry.session))) is not None:

@@ -22,13 +22,13 @@ AS $$ SELECT ('x' || substr(md5('licet kv' || encode(scope, 'hex')), 1, 16))::bi
 
 -- Functions that read tables have three settings. `enable_seqscan`: a connection keeps the plan that it made while a table
 -- was small, and would go on to read all of it. `jit`: where there is no other way than a scan, its plan then counts as
--- expensive, and compiling it would take longer than running it. `plan_cache_mode`: planning again for each length of an
--- array takes longer than running, too.
+-- expensive, and compiling it would take longer than running it. `plan_cache_mode`: so would planning for each length of
+-- an array.
 
 -- Delete expired entries of a scope that is locked.
 CREATE FUNCTION licet.kv_forget(at_scope bytea, moment double precision) RETURNS void
 LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     gone bigint;
 BEGIN
@@ -48,7 +48,7 @@ CREATE FUNCTION licet.kv_write(
     moment double precision, ended bytea
 ) RETURNS bigint
 LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     time_now double precision := coalesce(moment, extract(epoch FROM clock_timestamp()));
     answer bigint;

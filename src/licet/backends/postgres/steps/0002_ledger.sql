@@ -56,7 +56,7 @@ CREATE FUNCTION licet.append_entries(
     taken boolean[] DEFAULT NULL
 ) RETURNS TABLE (lost_agent text, lost_session text, tail_sequence bigint, tail_hash bytea)
 LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     lost_agents text[];
     lost_sessions text[];

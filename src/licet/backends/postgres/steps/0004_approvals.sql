@@ -27,7 +27,7 @@ GRANT SELECT, INSERT ON licet.approval_requests, licet.approval_shown, licet.app
 -- under way ends first, or waits: after it has returned, no call uses the approval.
 CREATE FUNCTION licet.take_turn(in_request text, in_turn text, in_call text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     taken_by text;
 BEGIN
@@ -48,7 +48,7 @@ END $$;
 -- Whether this call may go on with an approval: one for a single call serves the first call that says so.
 CREATE FUNCTION licet.use_approval(in_request text, in_call text) RETURNS boolean
 LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN licet.take_turn(
         in_request,
@@ -65,7 +65,7 @@ CREATE FUNCTION licet.open_approval(
     in_seen bigint, in_most_waiting integer, in_most_expired integer, in_finished bigint
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1818845282, hashtext(in_agent || E'\n' || in_session));
     IF EXISTS (SELECT FROM approval_requests WHERE id = in_id) THEN
@@ -94,7 +94,7 @@ CREATE FUNCTION licet.answer_approval(
     in_id text, in_request text, in_denies boolean, in_body bytea, in_node text, in_signature bytea
 ) RETURNS text
 LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1818845281, hashtext(in_request));
     IF EXISTS (SELECT FROM approval_answers WHERE id = in_id) THEN
@@ -120,7 +120,7 @@ END $$;
 -- After a denial, the approvals are listed without their signatures: removing the denial then restores no approval.
 CREATE FUNCTION licet.take_back_approvals(in_request text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF EXISTS (SELECT FROM approval_answers WHERE request = in_request AND denies) THEN
         UPDATE approval_answers SET signature = '' WHERE request = in_request AND NOT denies;
@@ -130,7 +130,7 @@ END $$;
 -- Gives back who writes the entry of a standing approval; such a claim approves nothing.
 CREATE FUNCTION licet.give_back_claim(in_request text) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     DELETE FROM approval_uses WHERE request = in_request AND turn = 'claim';
 END $$;
@@ -141,7 +141,7 @@ CREATE FUNCTION licet.forget_approvals(
     in_now bigint, in_agent text, in_session text, in_most_expired integer, in_finished bigint
 ) RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment bigint := least(in_now, (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
     gone text[];

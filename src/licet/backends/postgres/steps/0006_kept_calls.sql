@@ -17,7 +17,7 @@ CREATE FUNCTION licet.begin_call(
     alive_seconds double precision, kept_seconds double precision,
     OUT begun boolean, OUT runs boolean, OUT body bytea, OUT signature bytea, OUT data bytea
 ) LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     found_receipt text;
     found_alive timestamptz;

@@ -23,7 +23,7 @@ CREATE FUNCTION licet.open_calls(
     granted integer, session_calls bigint, session_cost numeric, tool_calls bigint, tool_cost numeric,
     day_calls bigint, day_cost numeric
 ) LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
-SET plan_cache_mode = force_generic_plan SET jit = off SET enable_seqscan = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     total integer := cardinality(ids); n integer; state_of text[] := array_fill('opened'::text, ARRAY[total]);
