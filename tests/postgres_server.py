@@ -22,8 +22,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from licet.backends.postgres.migrations import migrate
 
 _NUMBERS = itertools.count(1)
@@ -246,6 +244,8 @@ async def _with_tables(server: Server) -> None:
 
 def fresh(major: int | None = None) -> str:
     """The address of a new database with the tables of licet."""
+    import pytest  # not where the benchmark uses this module
+
     try:
         there = server(major)
     except NoServer as why:
@@ -258,7 +258,7 @@ def fresh(major: int | None = None) -> str:
 class Standby(Server):
     """A server that follows another one, until it is promoted."""
 
-    def __init__(self, of: Server, name: str = "standby") -> None:
+    def __init__(self, of: Server, name: str = "standby", *, durable: bool = False) -> None:
         if not (of.bin / "pg_basebackup").exists():
             raise NoServer("this PostgreSQL has no pg_basebackup")
         copy = Path(tempfile.mkdtemp(prefix="licet-pg-copy-", dir="/tmp"))
@@ -279,7 +279,9 @@ class Standby(Server):
             "--no-sync",
         )
         try:
-            super().__init__(of.bin, data=copy / "data", primary_conninfo=source, hot_standby="on")
+            super().__init__(
+                of.bin, durable=durable, data=copy / "data", primary_conninfo=source, hot_standby="on"
+            )
         finally:
             shutil.rmtree(copy, ignore_errors=True)
 

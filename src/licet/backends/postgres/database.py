@@ -436,7 +436,7 @@ class Database:
                     connection.terminate()
             raise
         finally:
-            await asyncio.shield(pool.release(connection))
+            await pool.release(connection)  # which goes on where the caller is cancelled
 
     async def _connected(self) -> Any:
         if self._pool is not None:

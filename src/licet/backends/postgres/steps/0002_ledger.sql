@@ -55,7 +55,8 @@ CREATE FUNCTION licet.append_entries(
     ids text[], kinds text[], tools text[], verdicts text[], times text[], given_hashes bytea[], bodies bytea[],
     taken boolean[] DEFAULT NULL
 ) RETURNS TABLE (lost_agent text, lost_session text, tail_sequence bigint, tail_hash bytea)
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     is_new boolean;
     lost_agents text[];

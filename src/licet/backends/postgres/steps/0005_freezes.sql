@@ -16,7 +16,8 @@ LANGUAGE sql IMMUTABLE SET search_path = licet, pg_temp AS $$ SELECT 46562456371
 
 -- Why calls of a tool by an agent, or by a delegate of it, are stopped; an empty text if they are not.
 CREATE FUNCTION licet.frozen(agent text, tool text) RETURNS text
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     found text;
 BEGIN
@@ -34,7 +35,8 @@ END $$;
 CREATE FUNCTION licet.add_state_act(
     id text, kind text, agent text, tool text, why text, ends text[], body bytea, node text, signature bytea
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF kind = 'freeze' THEN
         PERFORM pg_advisory_xact_lock(freeze_lock());
