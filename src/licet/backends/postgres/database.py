@@ -426,9 +426,7 @@ class Database:
         try:
             if transaction:
                 return await _in_transaction(connection, act)
-            if self.is_pooled:
-                connection = _Pooled(connection)
-            return await act(connection)
+            return await act(_Pooled(connection) if self.is_pooled else connection)
         except BaseException as wrong:
             # A cancelled statement may still be running, and one that was refused for its server would be again.
             if isinstance(wrong, asyncio.CancelledError) or _leaves(wrong):
