@@ -62,6 +62,7 @@ def _servers() -> Any:
     sys.path.insert(0, os.fspath(ROOT / "tests"))
     try:
         import asyncpg  # noqa: F401
+
         import postgres_server
     finally:
         sys.path.remove(os.fspath(ROOT / "tests"))
