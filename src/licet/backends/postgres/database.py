@@ -165,6 +165,7 @@ class Database:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pool: Any = None
+        self._was_reached = self._is_unknown = False  # by this process; after it has asked for a whole time in vain
         self._connecting: asyncio.Lock | None = None
         self._listening: asyncio.Task[None] | None = None
         self._wanted: asyncio.Event | None = None  # set when the channels that are wanted have changed
@@ -370,12 +371,15 @@ class Database:
                 async with asyncio.timeout_at(until):
                     return await self._done(act, transaction)
             except TimeoutError:
+                self._is_unknown = self._is_unknown or not self._was_reached
                 raise Unavailable(f"{self.address.shown} did not answer in time: {last}") from None
             except Exception as wrong:
                 if not _is_lost(wrong, asyncpg):
                     raise self._unavailable(wrong, asyncpg) from None
                 last = _said(wrong)
-            if monotonic() + pause >= until:
+            # A server that this process never reached was asked for the whole time once: it may be a wrong address.
+            if monotonic() + pause >= until or (self._is_unknown and self._pool is None):
+                self._is_unknown = self._is_unknown or not self._was_reached
                 raise Unavailable(f"{self.address.shown} cannot be reached: {last}")
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only to spread attempts
             pause = min(pause * 2, LONGEST_RETRY)
@@ -409,7 +413,7 @@ class Database:
                 if self._loop is not asyncio.get_running_loop():  # it was closed meanwhile
                     pool.terminate()
                     raise self._closed()
-                self._pool = pool
+                self._pool, self._was_reached, self._is_unknown = pool, True, False
             return self._pool
 
     async def _opened(self) -> Any:
