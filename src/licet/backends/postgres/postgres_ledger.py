@@ -37,6 +37,7 @@ from licet.backends.postgres.node_keys import (
 from licet.backends.postgres.sequencer import Sequencer
 from licet.backends.secrets import SigningKey, load_code
 from licet.core.ledger.entry import Entry, LinkedEntry, Row, Tail, hash_text
+from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
 if TYPE_CHECKING:
@@ -215,6 +216,15 @@ class PostgresLedger:
             return
         signer = self._signer(begun, key if present else self.head.key)
         await self.record(node_entry("operators", operators, begun.ledger, signer, self._now()))
+
+    def place_waiting(self) -> None:
+        """Give every entry its place that can have one, where this node has the key of the ledger."""
+        try:
+            self._database.wait(self.head.begun, STORE_SECONDS)
+            if self.head.key is not None:
+                self.sequencer.place_rest(STORE_SECONDS)
+        except Unavailable as wrong:
+            raise LedgerUnavailable(str(wrong)) from None
 
     def close(self) -> None:
         """Give the last entries their places, where this node has the key; the next entry goes on."""
