@@ -334,10 +334,9 @@ class PostgresLedger:
     async def _enrol_itself(self, connection: Connection, begun: Begun) -> None:
         """Enrol this node, if it has the key of the ledger and the state no operators; refuse otherwise."""
         key = self.head.key
-        if key is None or self.enrolled.operators:
-            raise not_enrolled(self.node.public, self.enrolled.operators)
-        if self.node.public in self.enrolled.ever:
-            raise LedgerUnavailable(f"this node was dismissed from this state: `licet state enrol {self.node.public}`")
+        is_dismissed = self.node.public in self.enrolled.ever
+        if key is None or self.enrolled.operators or is_dismissed:
+            raise not_enrolled(self.node.public, self.enrolled.operators, is_dismissed=is_dismissed)
         await self._write_act(
             connection, begun, node_entry("enrolment", [self.node.public], begun.ledger, key, self._now())
         )
