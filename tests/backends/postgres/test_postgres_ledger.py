@@ -302,7 +302,7 @@ async def test_a_dismissed_node_writes_no_more(postgres: str, store_path: Path) 
         await write(second, ["r0", "r1"])
         await first.dismiss(second.node.public)
         second = nodes.stranger(at="node1")  # after a restart
-        with pytest.raises(LedgerUnavailable, match="is not enrolled"):
+        with pytest.raises(LedgerUnavailable, match="was dismissed from this state: run `licet state enrol"):
             await second.record(entry("r2"))
         begun = await second.begun()
         await sent(nodes, second, begun.ledger, entry("r3", "t"))

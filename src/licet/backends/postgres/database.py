@@ -195,6 +195,7 @@ class Database:
         self._thread: threading.Thread | None = None
         self._pool: Any = None
         self._lost = ""  # how a connection was lost last, until there is another one
+        self._was_reached = self._is_unknown = False  # by this process; after it has asked for a whole time in vain
         self._connecting: asyncio.Lock | None = None
         self._listening: asyncio.Task[None] | None = None
         self._wanted: asyncio.Event | None = None  # set when the channels that are wanted have changed
@@ -406,6 +407,7 @@ class Database:
                 async with asyncio.timeout_at(until):
                     answer = await self._done(act, transaction)
             except TimeoutError:
+                self._is_unknown = self._is_unknown or not self._was_reached
                 raise self.no_answer() from None
             except Exception as wrong:
                 if not _is_lost(wrong, asyncpg):
@@ -414,7 +416,9 @@ class Database:
             else:
                 self._lost = ""
                 return answer
-            if monotonic() + pause >= until:
+            # A server that this process never reached was asked for the whole time once: it may be a wrong address.
+            if monotonic() + pause >= until or (self._is_unknown and self._pool is None):
+                self._is_unknown = self._is_unknown or not self._was_reached
                 raise Unreachable(f"{self.address.shown} cannot be reached: {self._lost}")
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only to spread attempts
             pause = min(pause * 2, LONGEST_RETRY)
@@ -448,7 +452,7 @@ class Database:
                     pool.terminate()
                     first.terminate()
                     raise self._closed()
-                self._pool = pool
+                self._pool, self._was_reached, self._is_unknown = pool, True, False
             return self._pool
 
     async def _opened(self) -> tuple[Any, Any]:

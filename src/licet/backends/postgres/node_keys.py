@@ -320,9 +320,10 @@ def _changed(sequence: int, why: str) -> LedgerUnavailable:
     return LedgerUnavailable(f"entry {sequence} about the nodes of the state was changed in the database: {why}")
 
 
-def not_enrolled(public: str, operators: Sequence[str]) -> LedgerUnavailable:
-    """The refusal of a node that nobody has enrolled."""
+def not_enrolled(public: str, operators: Sequence[str], *, is_dismissed: bool) -> LedgerUnavailable:
+    """The refusal of a node that nobody has enrolled, or that was dismissed."""
     run = f"run `licet state enrol {public}` at the node that began the ledger"
     if operators:
         run = f"an operator runs `licet state enrol {public} --key FILE`, anywhere"
-    return LedgerUnavailable(f"this node is not enrolled in this state: {run}")
+    what = "was dismissed from" if is_dismissed else "is not enrolled in"
+    return LedgerUnavailable(f"this node {what} this state: {run}")

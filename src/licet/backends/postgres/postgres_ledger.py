@@ -46,6 +46,7 @@ from licet.backends.postgres.node_keys import (
 from licet.backends.postgres.sequencer import Sequencer
 from licet.backends.secrets import SigningKey, load_code
 from licet.core.ledger.entry import Entry, LinkedEntry, Row, Tail, hash_text
+from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
 if TYPE_CHECKING:
@@ -216,6 +217,15 @@ class PostgresLedger:
         signer = self._signer(begun, key if present else self.head.key)
         await self.record(node_entry("operators", operators, begun.ledger, signer, self._now()))
 
+    def place_waiting(self) -> None:
+        """Give every entry its place that can have one, where this node has the key of the ledger."""
+        try:
+            self._database.wait(self.head.begun, STORE_SECONDS)
+            if self.head.key is not None:
+                self.sequencer.place_rest(STORE_SECONDS)
+        except Unavailable as wrong:
+            raise LedgerUnavailable(str(wrong)) from None
+
     def close(self) -> None:
         """Give the last entries their places, where this node has the key; the next entry goes on."""
         self.sequencer.stop()
@@ -319,10 +329,9 @@ class PostgresLedger:
     async def _enrol_itself(self, connection: Connection, begun: BegunLedger) -> None:
         """Enrol this node, if it has the key of the ledger and the state no operators; refuse otherwise."""
         key = self.head.key
-        if key is None or self.enrolled.operators:
-            raise not_enrolled(self.node.public, self.enrolled.operators)
-        if self.node.public in self.enrolled.ever:
-            raise LedgerUnavailable(f"this node was dismissed from this state: `licet state enrol {self.node.public}`")
+        is_dismissed = self.node.public in self.enrolled.ever
+        if key is None or self.enrolled.operators or is_dismissed:
+            raise not_enrolled(self.node.public, self.enrolled.operators, is_dismissed=is_dismissed)
         await self._write_act(
             connection, begun, node_entry("enrolment", [self.node.public], begun.ledger, key, self._now())
         )
