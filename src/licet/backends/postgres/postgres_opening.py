@@ -23,7 +23,7 @@ from licet.backends.postgres.postgres_budgets import (
     beginning,
     new_id,
     reserving,
-    taken,
+    taken_or_wrong,
 )
 from licet.backends.postgres.postgres_leases import block_of
 from licet.backends.postgres.postgres_ledger import PostgresLedger
@@ -183,9 +183,14 @@ class PostgresOpening:
         items = [sending.items[at] for at in sending.waiting]
         rows = await connection.fetch(_OPEN, *batch.arguments(), *self._arguments(items))
         found: list[list[Taken]] = [[] for _ in items]
+        changed: dict[int, Unavailable] = {}
         for row in rows:
-            if row["claim"] is not None:
-                found[row["call"] - 1].append(taken(row))
+            if row["claim"] is None:
+                continue
+            if isinstance(one := taken_or_wrong(row), Unavailable):
+                changed[row["call"] - 1] = one
+            else:
+                found[row["call"] - 1].append(one)
         moved: dict[tuple[str, str], Tail] = {}
         again = []
         for row in rows:
@@ -196,12 +201,14 @@ class PostgresOpening:
             session = kept.agent, kept.session
             if row["state"] == "opened":
                 self._ledger.chains.note(session, Tail(kept.sequence, kept.hash))
-            if row["state"] != "moved":
+            if place in changed:
+                sending.answers[at] = LedgerUnavailable(*changed[place].args)
+            elif row["state"] != "moved":
                 sending.answers[at] = _Answered(row["state"], row["detail"] or "", found[place])
-                continue
-            again.append(at)
-            if row["tail_hash"] is not None:
-                moved[session] = Tail(row["tail_sequence"], row["tail_hash"])
+            else:
+                again.append(at)
+                if row["tail_hash"] is not None:
+                    moved[session] = Tail(row["tail_sequence"], row["tail_hash"])
         wrong = self._ledger.resolve(moved)
         for at in list(again):
             entry = sending.items[at].begins.entry
