@@ -65,8 +65,10 @@ def batch_text(ledger: str, batch: bytes, hashes: bytes) -> bytes:
     return b"%b\n%b\n%b" % (ledger.encode(), batch.hex().encode(), hashes)
 
 
-def batch_problem(ledger: str, batch: bytes, node: str, hashes: bytes, signature: bytes) -> str:
+def batch_problem(ledger: str, batch: object, node: object, hashes: object, signature: object) -> str:
     """What is wrong with a batch, apart from who its node is; empty if nothing is."""
+    if type(batch) is not bytes or type(hashes) is not bytes:  # a column was changed
+        return "its batch is none that licet writes"
     if len(hashes) % HASH_BYTES:
         return "the hashes of its batch are cut"
     if not is_signed(node, PURPOSE, batch_text(ledger, batch, hashes), signature):

@@ -69,8 +69,10 @@ class Node:
         return self._key.derived(_text("derived", purpose))
 
 
-def is_signed(public: str, purpose: str, body: bytes, signature: bytes) -> bool:
+def is_signed(public: object, purpose: str, body: object, signature: object) -> bool:
     """Whether a node has signed these bytes for this purpose. Whether it is enrolled is another question."""
+    if type(public) is not str or type(body) is not bytes or type(signature) is not bytes:  # a column was changed
+        return False
     return check_signature(public, _text(purpose, body), signature)
 
 
