@@ -41,7 +41,9 @@ def measure(effort: Effort) -> list[Row]:
         if kind is None:
             raise ImportError("there is no PostgreSQL on this machine, and no package that has one")
     except ImportError as why:
-        return [Row("many nodes on PostgreSQL", "", target=target, note=str(why)) for target in (VERSUS_SQLITE, RESERVED)]
+        return [
+            Row("many nodes on PostgreSQL", "", target=target, note=str(why)) for target in (VERSUS_SQLITE, RESERVED)
+        ]
     rounds = max(3, effort.rounds // 12)
     with ExitStack() as ended:
         server = servers.Server(kind, durable=True)

@@ -281,9 +281,7 @@ class Standby(Server):
             "--no-sync",
         )
         try:
-            super().__init__(
-                of.bin, durable=durable, data=copy / "data", primary_conninfo=source, hot_standby="on"
-            )
+            super().__init__(of.bin, durable=durable, data=copy / "data", primary_conninfo=source, hot_standby="on")
         finally:
             shutil.rmtree(copy, ignore_errors=True)
 

@@ -454,6 +454,9 @@ FORGED = {
     "middle": "DELETE FROM licet.entries WHERE id = 'r1'",
     "batch": "UPDATE licet.batches SET signature = sha256('x') || sha256('y')",
     "node": "UPDATE licet.batches SET node = 'ed25519:AAAA'",
+    "no node": "ALTER TABLE licet.batches ALTER node DROP NOT NULL, ALTER node TYPE bytea USING NULL",
+    "no hashes": "ALTER TABLE licet.batches ALTER hashes DROP NOT NULL, ALTER hashes TYPE text USING NULL",
+    "no signature": "ALTER TABLE licet.batches ALTER signature DROP NOT NULL, ALTER signature TYPE text USING NULL",
 }
 
 

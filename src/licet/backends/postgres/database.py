@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from contextvars import Context
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -333,13 +334,16 @@ class Database:
             return self._loop
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin something in the thread of the database, and wait for nothing."""
+        """Begin something in the thread of the database, and wait for nothing.
+
+        It has no deadline of a call: it may go on for others when the call that began it is over.
+        """
         try:
             loop = self._running()
         except Unavailable:  # this thread is about to end
             work.close()
             return
-        loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)))
+        loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)), context=Context())
 
     def start_if_open(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """As `start`, for what a notification asks for: a database that was closed is not opened again for it."""
@@ -347,7 +351,7 @@ class Database:
             loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # it has just been closed
-                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work())))
+                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work())), context=Context())
 
     def _keep(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.add(task)
@@ -430,7 +434,8 @@ class Database:
         try:
             if transaction:
                 return await _in_transaction(connection, act)
-            return await act(_Pooled(connection) if self.is_pooled else connection)
+            alone: Any = _Pooled(connection) if self.is_pooled else connection
+            return await act(alone)
         except BaseException as wrong:
             # A cancelled statement may still be running, and one that was refused for its server would be again.
             if isinstance(wrong, asyncio.CancelledError) or _leaves(wrong):
@@ -581,7 +586,8 @@ class Database:
         """Begin to listen, or to listen on other channels than before."""
         if self._listening is None or self._listening.done():
             self._wanted = asyncio.Event()
-            self._listening = asyncio.get_running_loop().create_task(self._listen(self._wanted))
+            # What is heard is looked at in this context, long after the deadline of the call that has begun it.
+            self._listening = asyncio.get_running_loop().create_task(self._listen(self._wanted), context=Context())
         elif self._wanted is not None:
             self._wanted.set()
 

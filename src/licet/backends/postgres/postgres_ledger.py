@@ -441,6 +441,8 @@ class PostgresLedger:
                 await act(connection)
             except LedgerUnavailable as error:
                 wrong.append(error)
+            except (TypeError, ValueError, LookupError, AttributeError) as error:  # a column was changed
+                wrong.append(LedgerUnavailable(f"the ledger in the database was changed: {type(error).__name__}"))
 
         try:
             await self._database.once(asked)

@@ -24,7 +24,7 @@ from licet.backends.postgres.postgres_budgets import (
     beginning,
     new_id,
     reserving,
-    taken,
+    taken_or_wrong,
 )
 from licet.backends.postgres.postgres_leases import block_of
 from licet.backends.postgres.postgres_ledger import PostgresLedger
@@ -181,10 +181,14 @@ class PostgresOpening:
             _OPEN, *batch.arguments(), *self._arguments([sending.items[at] for at in waiting])
         )
         found: list[list[Taken]] = [[] for _ in waiting]
+        answers: dict[int, _Answered | LedgerUnavailable] = {}
         for row in rows:
-            if row["claim"] is not None:
-                found[row["call"] - 1].append(taken(row))
-        answers: dict[int, _Answered] = {}
+            if row["claim"] is None:
+                continue
+            if isinstance(one := taken_or_wrong(row), Unavailable):
+                answers[waiting[row["call"] - 1]] = LedgerUnavailable(*one.args)
+            else:
+                found[row["call"] - 1].append(one)
         moved: dict[Session, Tail] = {}
         for row in rows:
             if row["claim"] is not None:
@@ -194,7 +198,7 @@ class PostgresOpening:
             if state == "opened":
                 chains.note(session_of(kept), Tail(kept.sequence, kept.hash))
             if state != "moved":
-                answers[waiting[place]] = _Answered(state, row["detail"] or "", found[place])
+                answers.setdefault(waiting[place], _Answered(state, row["detail"] or "", found[place]))
             elif row["tail_hash"] is not None:
                 moved[session_of(kept)] = Tail(row["tail_sequence"], row["tail_hash"])
         sending.answer(answers)

@@ -49,7 +49,7 @@ from licet.core.ledger.entry import (
 from licet.core.ledger.merkle import Frontier, leaf_hash
 from licet.guard.deadlines import store_deadline
 
-_LOCK = 0x6C6963_0002  # nobody else takes this advisory lock
+SEQUENCER_LOCK = 0x6C6963_0002  # nobody else takes this advisory lock
 _TURN = """
 SELECT pg_try_advisory_xact_lock($1) AS mine, pg_snapshot_xmin(pg_current_snapshot())::text AS before
 """
@@ -222,7 +222,7 @@ class Sequencer:
     # One look, in one transaction, which may be repeated after a lost connection -------------------------------------
 
     async def _look(self, connection: Connection) -> _Round:
-        turn = await connection.fetchrow(_TURN, _LOCK)
+        turn = await connection.fetchrow(_TURN, SEQUENCER_LOCK)
         begun = await self._head.begun(connection)
         key = self._head.key
         if not turn["mine"] or key is None:

@@ -107,8 +107,8 @@ DECLARE
     b_session_calls bigint[] := '{}'; b_session_cost numeric[] := '{}'; b_tool_calls bigint[] := '{}';
     b_tool_cost numeric[] := '{}'; b_day_calls bigint[] := '{}'; b_day_cost numeric[] := '{}';
 BEGIN
-    IF EXISTS (SELECT FROM unnest(costs) AS one WHERE one < 0) THEN
-        RAISE EXCEPTION 'a claim costs less than nothing';
+    IF EXISTS (SELECT FROM unnest(costs) AS one WHERE (one BETWEEN 0 AND 1e100) IS NOT TRUE) THEN
+        RAISE EXCEPTION 'a claim costs less than nothing, or no amount';
     END IF;
     SELECT array_agg(c.calls ORDER BY c.place), array_agg(c.cost_usd ORDER BY c.place)
         INTO calls, spent FROM take_counters(agents, kinds, names, tools) AS c;

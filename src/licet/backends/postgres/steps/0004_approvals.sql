@@ -135,8 +135,9 @@ BEGIN
     DELETE FROM approval_uses WHERE request = in_request AND turn = 'claim';
 END $$;
 
--- Deletes requests that ended long ago, and what was shown of those that nobody has answered in time. Nothing is deleted
--- that has not ended by the clock of the server: without its uses, an approval could be used again.
+-- Deletes requests that ended long ago, and what was shown of those that nobody has answered in time. A node whose clock
+-- is ahead deletes nothing that has not ended by the clock of the server. Whatever a caller says, an answered request
+-- stays for a day after its end: who could delete an approval could write its rows again, unused and not denied.
 CREATE FUNCTION licet.forget_approvals(
     in_now bigint, in_agent text, in_session text, in_most_expired integer, in_finished bigint
 ) RETURNS void
@@ -154,7 +155,7 @@ BEGIN
         FOR UPDATE OF s SKIP LOCKED
     );
     SELECT array_agg(id) INTO gone FROM (
-        SELECT id FROM approval_requests WHERE expires <= moment - greatest(in_finished, 0)
+        SELECT id FROM approval_requests WHERE expires <= moment - greatest(in_finished, 86400000)
         UNION ALL
         (
             SELECT id FROM approval_requests AS r

@@ -31,7 +31,7 @@ DECLARE
     taken integer[]; b1 bigint[]; b2 numeric[]; b3 bigint[]; b4 numeric[]; b5 bigint[]; b6 numeric[];
     moves boolean; tails jsonb := '{}'; skip boolean[];
 BEGIN
-    -- A freeze takes this lock alone, and waits here for what is under way. What it has written is read by the next
+    -- A freeze that was committed takes this lock alone, and so waits for what is under way. It is read by the next
     -- statement: this one would still see the time before.
     PERFORM pg_advisory_xact_lock_shared(freeze_lock());
     -- The same batch may still be under way, over a connection that was lost.
