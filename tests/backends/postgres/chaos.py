@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ async def run_node(url: str, folder: Path, number: int) -> None:
             if result.ok:
                 note("ok", name, result.receipt)
             else:
-                note("no", name, result.receipt or "-", str(result.error).replace("\n", " ")[:200])
+                note("no", name, result.receipt or "-", result.explain().replace("\n", " ")[:400])
 
     await asyncio.gather(*(call_on(caller) for caller in range(CALLERS)))
     backends.close()
@@ -231,6 +231,7 @@ class Chaos:
         told = {words[2]: words[1] for words in self.lines if words[0] == "ok"}
         ran = Counter(words[1] for words in self.lines if words[0] == "ran")
         assert len(told) == self.acknowledged > 0
+        assert not (lost := [words[3] for words in self.lines if words[0] == "no"]), f"calls were refused: {lost[:3]}"
         assert not told.keys() - decisions.keys(), "acknowledged calls have no decision"
         assert not told.keys() - allowed, "acknowledged calls have no receipt"
         assert max(decisions.values()) == max(receipts.values()) == 1, "an entry was doubled"
@@ -283,11 +284,6 @@ class Chaos:
 
 def _spread(kills: int, count: int) -> set[int]:
     return {(2 * at + 1) * kills // (2 * count) for at in range(count)}
-
-
-def refusals(lines: Sequence[Sequence[str]]) -> Iterator[str]:
-    """What callers were told of calls that were not done."""
-    return (words[3] for words in lines if words[0] == "no")
 
 
 if __name__ == "__main__":

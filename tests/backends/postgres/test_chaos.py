@@ -15,7 +15,7 @@ from effort import LONG
 from licet.backends.postgres.migrations import migrate
 from postgres_server import NoServer, Server, Standby, binaries_once
 
-KILLS = 1000 if LONG else 12
+KILLS = 1000 if LONG else 8
 
 
 @pytest.fixture

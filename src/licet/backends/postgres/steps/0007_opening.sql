@@ -22,7 +22,7 @@ CREATE FUNCTION licet.open_calls(
     call integer, claim integer, state text, detail text, tail_sequence bigint, tail_hash bytea,
     granted integer, session_calls bigint, session_cost numeric, tool_calls bigint, tool_cost numeric,
     day_calls bigint, day_cost numeric
-) LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+) LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp SET jit = off AS $$
 #variable_conflict use_variable
 DECLARE
     total integer := cardinality(ids); n integer; state_of text[] := array_fill('opened'::text, ARRAY[total]);
