@@ -40,6 +40,7 @@ from licet.backends.ledger.state import (
     read_last,
     wrong_column,
 )
+from licet.backends.limits import LONGEST_ENTRY, READ_AT_ONCE, SEARCHED_MEANWHILE, SEARCHED_UNENDED
 from licet.backends.secrets import SigningKey, check_signature, key_if_readable
 from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import Checkpoint, LinkedEntry, Row, Unsound, read_entry
@@ -52,10 +53,6 @@ _COLUMNS = ", ".join(Row._fields)
 # In an older ledger, calls of two forked processes may have the same id.
 _ALONE = """NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.kind = 'receipt'
 AND other.agent = entries.agent AND other.session = entries.session AND other.time = entries.time)"""
-_MOST_LOOKED_AT = 100_000  # entries: takes some tenths of a second
-_MEANWHILE = 1_000  # entries
-_AT_ONCE = 100  # rows
-_LONGEST = 256 << 20  # bytes of one value: no entry is longer
 _LARGEST = (1 << 63) - 1  # that SQLite knows
 
 
@@ -140,8 +137,8 @@ class LedgerReader:
         since, until = filters.get("since"), filters.get("until")
         start = 1 if since is None else self._first_since(moment_text(since))
         # A call decided before `until` may have been recorded a little later.
-        end = self.size if until is None else min(self.size, self._first_since(moment_text(until)) + _MEANWHILE)
-        first = max(start, end - _MOST_LOOKED_AT + 1)
+        end = self.size if until is None else min(self.size, self._first_since(moment_text(until)) + SEARCHED_MEANWHILE)
+        first = max(start, end - SEARCHED_UNENDED + 1)
         where, values = _conditions("decision", filters)
         query = f"""SELECT {_COLUMNS} FROM entries WHERE number BETWEEN ? AND ? AND {where} AND {_ALONE}
             ORDER BY time DESC, number DESC LIMIT ?"""  # noqa: S608
@@ -249,7 +246,7 @@ class LedgerReader:
     def _some(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[Any]]:
         known = tuple(min(value, _LARGEST) if isinstance(value, int) else value for value in values)
         cursor = self._db.execute(query, known)
-        while some := cursor.fetchmany(_AT_ONCE):
+        while some := cursor.fetchmany(READ_AT_ONCE):
             yield some
 
     def _open(self) -> sqlite3.Connection:
@@ -270,7 +267,7 @@ class LedgerReader:
             db = sqlite3.connect(address, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
-        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ENTRY)
         return db
 
     def _check(self) -> None:
