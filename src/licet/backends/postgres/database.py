@@ -383,7 +383,7 @@ class Database:
         connection = await pool.acquire()
         try:
             if not transaction:
-                return await act(_Pooled(connection) if self.is_pooled else connection)
+                return await act(connection)
             async with connection.transaction():
                 return await act(connection)
         except BaseException as wrong:
@@ -573,39 +573,6 @@ def _connection_class(asyncpg: Any) -> Any:
             return ""
 
     return Quiet
-
-
-class _Pooled:
-    """A connection by way of a transaction pooler, which may lend out another one of the server after each transaction.
-
-    The driver sends a statement in two parts, so each is a transaction of its own: then what it returns is committed,
-    as it is without a pooler. A function that was told so could not take it back.
-    """
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    async def execute(self, query: str, *args: Any) -> Any:
-        return await self._alone(self._connection.execute, query, *args)
-
-    async def executemany(self, query: str, args: Any) -> Any:
-        return await self._alone(self._connection.executemany, query, args)
-
-    async def fetch(self, query: str, *args: Any) -> Any:
-        return await self._alone(self._connection.fetch, query, *args)
-
-    async def fetchrow(self, query: str, *args: Any) -> Any:
-        return await self._alone(self._connection.fetchrow, query, *args)
-
-    async def fetchval(self, query: str, *args: Any) -> Any:
-        return await self._alone(self._connection.fetchval, query, *args)
-
-    def transaction(self) -> Any:
-        return self._connection.transaction()
-
-    async def _alone(self, ask: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        async with self._connection.transaction():
-            return await ask(*args)
 
 
 async def is_synchronous(connection: Connection) -> bool:
