@@ -153,10 +153,6 @@ class Chains:
                     wrong[at] = LedgerUnavailable(f"an entry cannot be written: {error}")
             sending.answer(wrong)
 
-    def ends_before(self, batch: Batch) -> Mapping[Session, Tail]:
-        """How the sessions of a batch end, as far as is known before it is sent."""
-        return {session_of(row): self.known(session_of(row)) for row in batch.rows}
-
     def lost(self, answer: Iterable[Sequence[object]]) -> Mapping[Session, Tail]:
         """Read the answer of `licet.append_entries`: the sessions of which it has kept nothing, and how they end."""
         found: dict[Session, Tail] = {}
@@ -170,8 +166,16 @@ class Chains:
         """How a session ends, as far as the database has acknowledged it."""
         return self._tails.get(session, START)
 
+    def ends(self, batch: Batch) -> Mapping[Session, Tail]:
+        """How the sessions of a batch end, as far as the database has acknowledged it by now.
+
+        To be asked before the batch is sent: entries may be acknowledged over another connection while it is under way,
+        and the answer does not know of them.
+        """
+        return {session: self.known(session) for session in {session_of(row) for row in batch.rows}}
+
     def note(self, session: Session, tail: Tail) -> None:
-        """Remember how a session ends; an answer that was overtaken changes nothing."""
+        """Remember how a session ends. An older end, which came over a slower connection, changes nothing."""
         if tail.sequence < self.known(session).sequence:
             return
         self._tails.pop(session, None)

@@ -21,7 +21,7 @@ from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.migrations import RUNTIME
 from licet.backends.postgres.sequencer import SEQUENCER_LOCK
-from licet.backends.postgres.server_status import DatabaseSeen, look_at
+from licet.backends.postgres.server_status import DatabaseSeen, look_at, over_own
 from licet.core.algebra.scope import visible
 from licet.guard.ports import Unavailable
 
@@ -97,15 +97,8 @@ def health_of(database: Database) -> Sequence[Finding]:
         rows["waiting"] = await connection.fetchrow(_WAITING)
         rows["open"] = await connection.fetch(_OPEN, MOST_HELD_BACK, SEQUENCER_LOCK)
 
-    async def over_own() -> None:
-        connection = await database.plain_connection()
-        try:
-            await look(connection)
-        finally:
-            connection.terminate()
-
     try:
-        database.do(over_own(), STATUS_SECONDS)
+        database.do(over_own(database, look), STATUS_SECONDS)
     except Exception as wrong:
         return [*found, Finding("tables", "no", str(database.explained(wrong)), f"GRANT {RUNTIME} TO {seen.user}")]
     held = _held_back(rows["open"], rows["waiting"])

@@ -81,7 +81,6 @@ class MovedLedger(Struct, frozen=True):
     """A ledger that was moved."""
 
     entries: int
-    root: str
     aside: str = ""  # where the file is that was moved from
 
 
@@ -244,7 +243,7 @@ def _set_aside(path: Path, source: sqlite3.Connection, entries: int) -> MovedLed
         with suppress(FileNotFoundError):
             os.rename(f"{path}{ending}", f"{aside}{ending}")
     os.rename(path, aside)
-    return MovedLedger(entries, "", aside)
+    return MovedLedger(entries, aside)
 
 
 # From a database to a file -------------------------------------------------------------------------------------------
@@ -289,7 +288,7 @@ def ledger_to_file(
     os.replace(checkpoint_path(temporary), checkpoint_path(path))
     os.rename(temporary, path)
     _sound(verify_ledger(path, key.public), str(path))
-    return MovedLedger(after.entries, after.root)
+    return MovedLedger(after.entries)
 
 
 async def _emptied(

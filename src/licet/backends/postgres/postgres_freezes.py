@@ -72,7 +72,7 @@ class PostgresFreezes:
     def frozen(self, agent: str, tool: str) -> str:
         """Why calls are stopped, as this node knows; empty if they are not."""
         if self._view is None or self._listens_in != os.getpid():
-            self._load_now()
+            self._database.do(self._load(), STORE_SECONDS)  # once in a process: what comes later is heard of
         return self._known().why(agent, tool)
 
     async def look_up(self, agent: str, tool: str) -> None:
@@ -172,24 +172,6 @@ class PostgresFreezes:
                     await self._load()
         finally:
             self._reads_news_in = None
-
-    def _load_now(self) -> None:
-        """As `_load`, for callers that cannot await; once in a process."""
-        done, failed = threading.Event(), list[Exception]()
-
-        async def load() -> None:
-            try:
-                await self._load()
-            except Exception as wrong:
-                failed.append(wrong)
-            finally:
-                done.set()
-
-        self._database.start(load())
-        if not done.wait(STORE_SECONDS):
-            raise Unavailable(f"{self._database.address.shown} did not answer in time")
-        if failed:
-            raise failed[0]
 
     async def _load(self) -> Set[str]:
         """Read all acts, and believe those that count; returns the ids of those that are in the table."""

@@ -319,7 +319,7 @@ class PostgresLedger:
             if (batch := sending.batch) is None:
                 self.chains.link_waiting(begun.ledger, sending, self._now())
                 continue
-            before = self.chains.ends_before(batch)
+            before = self.chains.ends(batch)
             lost = self.chains.lost(await connection.fetch(APPEND, *batch.arguments()))
             self.chains.keep(batch, lost)
             sending.answer({at: None for at in sending.waiting if session_of(sending.entries[at]) not in lost})

@@ -176,7 +176,7 @@ class PostgresOpening:
     async def _send(self, connection: Connection, begun: BegunLedger, sending: Sending, batch: Batch) -> None:
         """Send what waits, and note the answers; calls whose session has moved on are linked anew."""
         waiting, chains = list(sending.waiting), self._ledger.chains
-        before = chains.ends_before(batch)
+        before = chains.ends(batch)
         rows = await connection.fetch(
             _OPEN, *batch.arguments(), *self._arguments([sending.items[at] for at in waiting])
         )

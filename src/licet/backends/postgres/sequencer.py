@@ -21,7 +21,6 @@ from msgspec import Struct
 
 from licet.backends.limits import (
     CONNECT_TO_SERVER_SECONDS,
-    MOST_HELD_BACK,
     MOST_PLACED,
     MOST_TAILS,
     MOST_WAITING,
@@ -357,92 +356,6 @@ def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs) -> _Facts | st
             if not acts.problem(read_entry(row.body)):
                 return facts
     return f"the node {batch.node} is not enrolled"
-
-
-# What has no place, for a person --------------------------------------------------------------------------------------
-
-_HELD = f"""
-SELECT {_COLUMNS}, batch, xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled FROM licet.entries
-{_NO_PLACE} WHERE placed.found IS NULL ORDER BY xid, entries.agent, entries.session, entries.sequence LIMIT $1
-"""  # noqa: S608
-_OPEN = """
-SELECT 'connection' AS kind, pid::text AS name, coalesce(application_name, '') AS program,
-    coalesce(datname, '') AS base, coalesce(usename, '') AS role,
-    extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
-FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid != pg_backend_pid()
-UNION ALL
-SELECT 'prepared transaction', gid, '', database, owner, extract(epoch FROM clock_timestamp() - prepared)::float8
-FROM pg_prepared_xacts
-"""
-_YOUNG = 1.0  # seconds
-
-
-class HeldBack(Struct, frozen=True):
-    """An entry without a place, and why."""
-
-    id: str
-    agent: str
-    session: str
-    sequence: int
-    why: str
-
-
-class OpenTransaction(Struct, frozen=True):
-    """A transaction that is still open: no entry of a later one gets its place before it ends."""
-
-    kind: str  # `connection` or `prepared transaction`
-    name: str  # the process id of the server, or the name of the prepared transaction
-    program: str
-    database: str
-    role: str
-    seconds: float | None  # how long it is open; None if this role may not know
-
-    def __str__(self) -> str:
-        age = "for an unknown time" if self.seconds is None else f"for {self.seconds:.0f} seconds"
-        program = f" of {self.program}" if self.program else ""
-        end = f"pg_terminate_backend({self.name})" if self.kind == "connection" else f"ROLLBACK PREPARED '{self.name}'"
-        return (
-            f"{self.kind} {self.name}{program} ({self.role}, database {self.database}) is open {age}: `{end}` ends it"
-        )
-
-
-class Held(Struct, frozen=True):
-    """What has no place in the tree."""
-
-    entries: Sequence[HeldBack]
-    transactions: Sequence[OpenTransaction]
-
-
-async def held_back(connection: Connection, head: KeptHead) -> Held:
-    """The first entries without a place, and the transactions that hold the order back. Any node may ask."""
-    begun = await head.begun(connection)
-    acts = await placed_nodes(connection, begun)
-    found = await connection.fetch(_HELD, MOST_HELD_BACK)
-    batches = await _batches(connection, begun.ledger, {one["batch"] for one in found})
-    entries = []
-    for one in found:
-        row = row_of(one)
-        facts = _problem(row, batches.get(one["batch"]), acts)
-        why = facts if isinstance(facts, str) else await _link_problem(connection, row, facts)
-        if not why and not one["settled"]:
-            why = "a transaction that began before it is still open"
-        entries.append(HeldBack(row.id, row.agent, row.session, row.sequence, why or "no sequencer has come to it yet"))
-    transactions = [
-        OpenTransaction(one["kind"], one["name"], one["program"], one["base"], one["role"], one["age"])
-        for one in await connection.fetch(_OPEN)
-        if one["age"] is None or one["age"] > _YOUNG
-    ]
-    return Held(entries, sorted(transactions, key=lambda one: -(one.seconds or 0)))
-
-
-async def _link_problem(connection: Connection, row: Row, facts: _Facts) -> str:
-    tails = await connection.fetch(_TAILS, [row.agent], [row.session])
-    tail = Tail(tails[0]["sequence"], tails[0]["hash"]) if tails else START
-    if row.sequence > tail.sequence + 1:
-        return f"entry {row.sequence - 1} of its session has no place"
-    if row.sequence <= tail.sequence or facts.previous != (hash_text(tail.hash) if tail.hash else None):
-        return "its session continues with another entry in the tree"
-    return ""
 
 
 async def placed_nodes(connection: Connection, begun: BegunLedger) -> NodeActs:
