@@ -61,17 +61,23 @@ class PostgresFreezes:
         self._unsound: tuple[str, ...] = ()
         self._view: StateView | None = None
         self._wrong = ""  # why the state cannot be used
+        self._loads = 0  # that are under way
+        self._has_missed = False  # whether something was heard of meanwhile
 
     def frozen(self, agent: str, tool: str) -> str:
         """Why calls are stopped, as this node knows; empty if they are not."""
-        if self._view is None or self._listens_in != os.getpid():
+        if not self._is_read:
             self._load_now()
         return self._known().why(agent, tool)
 
+    async def prepare(self) -> None:
+        """Read what is frozen, if that was not read; from then on this node hears of it."""
+        if not self._is_read:
+            await self._load()
+
     async def look_up(self, agent: str, tool: str) -> None:
         """Ask the database, which knows every freeze that returned on any node."""
-        if self._view is None or self._listens_in != os.getpid():
-            await self._load()
+        await self.prepare()
         said: str = await self._looks.do((agent, tool))
         if not said or self._known().why(agent, tool):
             return
@@ -113,6 +119,10 @@ class PostgresFreezes:
     def close(self) -> None:
         """Nothing ends: all stores of a node share its connections, and hear of changes as long as these last."""
 
+    @property
+    def _is_read(self) -> bool:
+        return self._view is not None and self._listens_in == os.getpid()
+
     def _known(self) -> StateView:
         if self._wrong:
             raise Unavailable(self._wrong)
@@ -130,7 +140,10 @@ class PostgresFreezes:
         self._database.listen(CHANNEL, self._heard)
 
     def _heard(self, _: str) -> None:
-        self._database.start_if_open(self._load_quietly)
+        if self._loads:
+            self._has_missed = True
+        else:
+            self._database.start_if_open(self._load_quietly)
 
     async def _load_quietly(self) -> None:
         with suppress(Unavailable):  # what is known goes on to count, and no call begins without the database
@@ -155,9 +168,18 @@ class PostgresFreezes:
             raise failed[0]
 
     async def _load(self) -> None:
-        """Read all acts, and believe those that count."""
+        """Read all acts, and believe those that count. What is heard of meanwhile is read afterwards."""
         self._listen()
-        await self._read()
+        with self._lock:
+            self._loads += 1
+        try:
+            await self._read()
+        finally:
+            with self._lock:
+                self._loads -= 1
+                again, self._has_missed = self._has_missed and not self._loads, self._has_missed and bool(self._loads)
+            if again:
+                self._database.start_if_open(self._load_quietly)
         try:
             view = checked_view(self._all(), read_operators(self._directory), self._database.address.shown)
         except Unavailable as wrong:
