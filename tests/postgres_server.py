@@ -173,6 +173,11 @@ def _ends_with_us() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGQUIT)
 
 
+def processes_of(server: Server) -> list[int]:
+    """The server's processes: the one that takes connections, and those that serve them."""
+    return [] if server.process is None else [server.process.pid, *_children(server.process.pid)]
+
+
 def _children(pid: int) -> list[int]:
     try:
         return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

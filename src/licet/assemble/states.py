@@ -338,7 +338,7 @@ class _Opened:
     def opening(self) -> "PostgresOpening":
         from licet.backends.postgres.postgres_opening import PostgresOpening
 
-        return PostgresOpening(self.database, self.ledger, self.budgets)
+        return PostgresOpening(self.database, self.ledger, self.budgets, prepare=self.freezes.prepare)
 
     @cached_property
     def approvals(self) -> "PostgresApprovals":

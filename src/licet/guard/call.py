@@ -56,6 +56,7 @@ from licet.guard.session_end import (
     check_session,
     look_up_end,
     look_up_freeze,
+    prepare_opening,
     session_end,
 )
 
@@ -98,8 +99,8 @@ async def begin(
         stores.is_opening = False  # a call that its tool makes has its own time
         if session.looked_in is not stores:  # at each call: `licet session end` is another process
             await look_up_end(session, stores)
-        if not session.store_error and session.gate.ports.opening is None:  # which asks it when the call begins
-            await look_up_freeze(session, tool, stores)
+        if not session.store_error:
+            await prepare_opening(session, tool, stores)
         session.gate.renew_standing()
     return begun(session, tool, purpose, moment, id, stores)
 

@@ -77,6 +77,17 @@ async def _look_for_end(session: SessionFacts) -> None:
                 _note_end(session)
 
 
+async def prepare_opening(session: SessionFacts, tool: str, stores: StoreDeadline) -> None:
+    """Learn of a freeze on another node, unless the opening asks for that; it then prepares for it."""
+    if (opening := session.gate.ports.opening) is None:
+        await look_up_freeze(session, tool, stores)
+        return
+    try:
+        await in_time(stores, opening.prepare(), "the store of freezes")
+    except Exception as error:
+        session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
+
+
 async def look_up_freeze(session: SessionFacts, tool: str, stores: StoreDeadline) -> None:
     """Learn of a freeze on another node, before the session is checked. Where it cannot be read, the check says so."""
     freezes = session.gate.ports.freezes

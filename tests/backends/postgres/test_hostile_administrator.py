@@ -247,7 +247,8 @@ CASES = (
     Case("a column that is gone", _sql("ALTER TABLE licet.entries DROP body"),
          "SELECT count(*) = 8 FROM licet.entries", "edited", 1, "cannot be read"),
     Case("a trigger", _sql("CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-                           "CREATE TRIGGER quiet BEFORE INSERT ON licet.entries FOR EACH ROW EXECUTE FUNCTION f()"),
+                           "CREATE TRIGGER quiet BEFORE INSERT ON licet.entries FOR EACH ROW "
+                           "EXECUTE FUNCTION public.f()"),
          "SELECT count(*) = 1 FROM pg_trigger WHERE tgname = 'quiet'", "column", 1, "trigger `quiet`", 8),
     Case("a function with another text",
          _sql("UPDATE pg_proc SET prosrc = 'BEGIN RETURN; END' WHERE proname = 'append_entries'"),

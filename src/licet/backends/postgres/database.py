@@ -669,12 +669,25 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
+# Arrays of boolean, bytea, integer, bigint, text, double precision, timestamptz, numeric and uuid: in each database.
+_ARRAYS = frozenset({1000, 1001, 1007, 1016, 1009, 1022, 1185, 1231, 2951})
+_TYPES: list[Any] = []
+
+
 def _connection_class(asyncpg: Any) -> Any:
     class Quiet(asyncpg.Connection):  # type: ignore[misc]
         """A connection that the pool does not reset: nothing of licet leaves anything behind in a session."""
 
         def get_reset_query(self) -> str:
             return ""
+
+        async def _introspect_types(self, typeoids: Any, timeout: Any) -> Any:
+            """What the driver asks of types, once in a process and not over each connection: six round trips."""
+            if not _ARRAYS.issuperset(typeoids):
+                return await super()._introspect_types(typeoids, timeout)
+            if not _TYPES:
+                _TYPES.append(await super()._introspect_types(list(_ARRAYS), timeout))
+            return _TYPES[0]
 
     return Quiet
 

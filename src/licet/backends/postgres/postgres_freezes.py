@@ -71,14 +71,18 @@ class PostgresFreezes:
 
     def frozen(self, agent: str, tool: str) -> str:
         """Why calls are stopped, as this node knows; empty if they are not."""
-        if self._view is None or self._listens_in != os.getpid():
+        if not self._is_read:
             self._database.do(self._load(), STORE_SECONDS)  # once in a process: what comes later is heard of
         return self._known().why(agent, tool)
 
+    async def prepare(self) -> None:
+        """Read what is frozen, if that was not read; from then on this node hears of it."""
+        if not self._is_read:
+            await self._load()
+
     async def look_up(self, agent: str, tool: str) -> None:
         """Ask the database, which knows every freeze that returned on any node."""
-        if self._view is None or self._listens_in != os.getpid():
-            await self._load()
+        await self.prepare()
         said: str = await self._looks.do((agent, tool))
         if not said or self._known().why(agent, tool):
             return
@@ -140,6 +144,10 @@ class PostgresFreezes:
             raise Unavailable(
                 f"the freeze {act.id} is in force, and a call that was beginning at that moment may have begun: {wrong}"
             ) from None
+
+    @property
+    def _is_read(self) -> bool:
+        return self._view is not None and self._listens_in == os.getpid()
 
     def _known(self) -> StateView:
         if self._wrong:

@@ -5,7 +5,7 @@ with a session, its calls are linked anew and asked again: of such a call nothin
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -61,11 +61,19 @@ class PostgresOpening:
         ledger: PostgresLedger,
         budgets: PostgresBudgets,
         now: Callable[[], datetime] = SystemClock.now,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """Take the stores of a node; `prepare` reads what is frozen, if that was not read."""
         self._database, self._ledger, self._budgets, self._now = database, ledger, budgets, now
+        self._prepare = prepare
         self._lane = database.lane(self._act, MOST_OPENED)
         self._sending: Sending | None = None
         self._ending: set[asyncio.Task[None]] = set()
+
+    async def prepare(self) -> None:
+        """Read what is frozen, if that was not read."""
+        if self._prepare is not None:
+            await self._prepare()
 
     async def open(self, begins: Beginning) -> Opened:
         """Open a call, or say why not; `LedgerUnavailable` if its decision could not be kept."""
