@@ -1,7 +1,7 @@
 """One node of a state, as a process of its own: it has callers, and works when it is told to.
 
-It says `ready` on a line, reads a line with a number of seconds, lets its callers work for so long, and answers with how
-often they did and how long that took. At the end of its input it closes its stores.
+It says `ready` on a line, reads a line with a number of seconds, lets its callers work for so long, and answers with
+how often they did and how long that took. At the end of its input it closes its stores.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ def main() -> None:
     asyncio.run(_serve(kind, state, Path(directory), name, int(callers)))
 
 
-def entry(name: str, session: str, kind: Literal["receipt", "decision"] = "receipt") -> Entry:
+def entry(name: str, session: str, kind: Literal["receipt", "decision"] = "receipt", agent: str = AGENT) -> Entry:
     """An entry about as large as that of a call."""
     return Entry(
         kind=kind,
         id=name,
-        agent=AGENT,
+        agent=agent,
         session=session,
         tool="noop",
         time="2026-01-01T00:00:00.000000Z",
@@ -53,9 +53,9 @@ def entry(name: str, session: str, kind: Literal["receipt", "decision"] = "recei
     )
 
 
-def claim(session: str) -> Claim:
-    """What a call sets aside: of one counter that all calls share."""
-    return Claim(AGENT, session, "noop", DAY, Decimal("0.001"), SHARED, None, None)
+def claim(session: str, agent: str = AGENT) -> Claim:
+    """What a call sets aside: of one counter that all calls of an agent share."""
+    return Claim(agent, session, "noop", DAY, Decimal("0.001"), SHARED, None, None)
 
 
 async def _serve(kind: str, state: str, directory: Path, name: str, callers: int) -> None:
@@ -88,16 +88,17 @@ def _work(kind: str, state: str, directory: Path, name: str) -> tuple[Act, Calla
     freezes = PostgresFreezes(database, ledger.node, ledger.enrolled.check, directory)
     opening = PostgresOpening(database, ledger, budgets)
 
-    async def opens(caller: int, n: int) -> None:
+    async def opens(caller: int, n: int, agent: str = AGENT) -> None:
         session = f"{name}-{caller}"
-        found = await opening.open(Beginning(entry(f"r-{name}-{n}", session, "decision"), (claim(session),)))
+        decision = entry(f"r-{name}-{n}", session, "decision", agent)
+        found = await opening.open(Beginning(decision, (claim(session, agent),)))
         assert not found.refused, found
 
-    async def takes_steps(caller: int, n: int) -> None:
+    async def takes_steps(caller: int, n: int, agent: str = AGENT) -> None:
         session = f"{name}-{caller}"
-        await freezes.look_up(AGENT, "noop")
-        assert await budgets.reserve(claim(session)) is not None
-        await ledger.record(entry(f"r-{name}-{n}", session, "decision"))
+        await freezes.look_up(agent, "noop")
+        assert await budgets.reserve(claim(session, agent)) is not None
+        await ledger.record(entry(f"r-{name}-{n}", session, "decision", agent))
 
     def close() -> None:
         ledger.close()
@@ -106,8 +107,10 @@ def _work(kind: str, state: str, directory: Path, name: str) -> tuple[Act, Calla
     acts: dict[str, Act] = {
         "ledger": lambda caller, n: ledger.record(entry(f"r-{name}-{n}", f"{name}-{caller}")),
         "reserve": lambda caller, n: budgets.reserve(claim(f"{name}-{caller}")),
-        "opening": opens,
-        "steps": takes_steps,
+        "opening": lambda caller, n: opens(caller, n, name),  # an agent for each node
+        "steps": lambda caller, n: takes_steps(caller, n, name),
+        "opening-shared": opens,
+        "steps-shared": takes_steps,
     }
     return acts[kind], close
 

@@ -6,13 +6,14 @@ wall clock: server, nodes and disk share the work.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -30,7 +31,11 @@ ENTRY = b"x" * 1000  # about the size of an entry
 
 VERSUS_SQLITE, VERSUS_FLUSHES, VERSUS_ONE = at_least(1.2), at_least(20), at_least(1.4)
 RESERVED, OPENED, HEARD, ALONE, PROMOTED = at_least(20), at_least(1.3), at_most(3), at_most(3), at_most(5)
+_RESERVE = f"SELECT * FROM licet.reserve({', '.join(f'${n}' for n in range(1, 24))})"
 _UPDATE = "UPDATE spent SET calls = calls + 1, cost = cost + $1 WHERE name = 'day' AND calls < $2 RETURNING calls"
+_RING, _KEEP = "NOTIFY bell", "WITH kept AS (INSERT INTO rung DEFAULT VALUES) SELECT pg_notify('bell', '')"
+# As `initdb` leaves it, but for a socket alone.
+_SETTINGS = {"autovacuum": "on", "shared_buffers": "128MB"}
 
 
 def measure(effort: Effort) -> list[Row]:
@@ -38,25 +43,28 @@ def measure(effort: Effort) -> list[Row]:
     try:
         servers = _servers()
         kind = next(iter(servers.binaries_once().values()), None)
-        if kind is None:
-            raise ImportError("there is no PostgreSQL on this machine, and no package that has one")
     except ImportError as why:
-        return [
-            Row("many nodes on PostgreSQL", "", target=target, note=str(why)) for target in (VERSUS_SQLITE, RESERVED)
-        ]
+        return _skipped(str(why))
+    if kind is None:
+        return _skipped("there is no PostgreSQL on this machine, and no package that has one")
     rounds = max(3, effort.rounds // 12)
     with ExitStack() as ended:
-        server = servers.Server(kind, durable=True)
+        server = servers.Server(kind, durable=True, **_SETTINGS)
         ended.callback(server.stop)
         place = Path(ended.enter_context(tempfile.TemporaryDirectory(dir=server.folder.parent, prefix="licet-bench-")))
         return [
             *_ledger(server, place, rounds),
-            _reserved(server, place, rounds),
-            _opened(server, place, rounds),
+            *_reserved(server, place, rounds),
+            *_opened(server, place, rounds),
             *_answers(server, place, effort),
             _alone(server, place, effort),
             *_promoted(servers, kind, place),
         ]
+
+
+def _skipped(why: str) -> list[Row]:
+    targets = (VERSUS_SQLITE, VERSUS_FLUSHES, VERSUS_ONE, RESERVED, OPENED, HEARD, ALONE, PROMOTED)
+    return [Row("many nodes on PostgreSQL", "", target=target, note=why) for target in targets]
 
 
 def _servers() -> Any:
@@ -243,17 +251,27 @@ def _appended(path: Path) -> Iterator[Callable[[], float]]:
 # Budgets, and the step before a call ----------------------------------------------------------------------------------
 
 
-def _reserved(server: Any, place: Path, rounds: int) -> Row:
+def _reserved(server: Any, place: Path, rounds: int) -> list[Row]:
     url, directories = _state(server, place, "reserve")
     with ExitStack() as ended:
         nodes = _Nodes("reserve", url, directories, ended)
         loop = ended.enter_context(asyncio.Runner())
         connections = loop.run(_connections(url))
-        ways = {"licet": nodes.work, "each": lambda: loop.run(_statements(connections))}
+        ways = {
+            "licet": nodes.work,
+            "each": lambda: loop.run(_statements(connections, _reserves)),
+            "update": lambda: loop.run(_statements(connections, _updates)),
+        }
         times = _in_turns(ways, rounds)
         loop.run(_closed(connections))
-    what = f"budgets: a call set aside on one counter, {NODES} nodes"
-    return versus_peer(what, f"a statement each, {CONNECTIONS} connections", times["licet"], times["each"], RESERVED)
+    what, each = (
+        f"budgets: a call set aside on one counter, {NODES} nodes",
+        f"a statement each, {CONNECTIONS} connections",
+    )
+    return [
+        versus_peer(what, f"the same, {each}", times["licet"], times["each"], RESERVED),
+        versus_peer(what, f"a bare UPDATE, {each}", times["licet"], times["update"]),
+    ]
 
 
 async def _connections(url: str) -> list[Any]:
@@ -265,17 +283,32 @@ async def _connections(url: str) -> list[Any]:
     return found
 
 
-async def _statements(connections: Sequence[Any]) -> float:
+async def _statements(connections: Sequence[Any], act: Callable[[Any, int], Awaitable[object]]) -> float:
     began, done = time.perf_counter(), 0
 
-    async def works(connection: Any) -> None:
+    async def works(number: int, connection: Any) -> None:
         nonlocal done
         while time.perf_counter() - began < SECONDS:
-            assert await connection.fetchval(_UPDATE, Decimal("0.001"), 10**12) is not None
+            await act(connection, number)
             done += 1
 
-    await asyncio.gather(*map(works, connections))
+    await asyncio.gather(*itertools.starmap(works, enumerate(connections)))
     return (time.perf_counter() - began) * 1e9 / done
+
+
+async def _reserves(connection: Any, number: int) -> None:
+    """One reservation in a transaction of its own: the function that licet calls with a batch."""
+    from benchmarks.node_callers import claim
+    from licet.backends.limits import LEASE_SECONDS
+    from licet.backends.postgres.postgres_budgets import Taking, new_id, reserving
+
+    arguments = reserving([Taking(new_id(), claim(f"each-{number}"))], "bench", LEASE_SECONDS)
+    row = await connection.fetchrow(_RESERVE, *arguments, None, None, None, None)
+    assert row["granted"] == 1
+
+
+async def _updates(connection: Any, _: int) -> None:
+    assert await connection.fetchval(_UPDATE, Decimal("0.001"), 10**12) is not None
 
 
 async def _closed(connections: Sequence[Any]) -> None:
@@ -283,15 +316,21 @@ async def _closed(connections: Sequence[Any]) -> None:
         await one.close()
 
 
-def _opened(server: Any, place: Path, rounds: int) -> Row:
-    with ExitStack() as ended:
-        found = {}
-        for kind in ("opening", "steps"):
-            url, directories = _state(server, place, kind)
-            found[kind] = _Nodes(kind, url, directories, ended).work
-        times = _in_turns(found, rounds)
-    what = f"a call opened in one transaction, {NODES} nodes"
-    return versus_peer(what, "frozen?, budget and decision in three", times["opening"], times["steps"], OPENED)
+def _opened(server: Any, place: Path, rounds: int) -> list[Row]:
+    """Each node has an agent of its own; without a target, all nodes also share the counter of one agent."""
+    rows = []
+    for end, whose, target in (("", "an agent each", OPENED), ("-shared", "one agent", None)):
+        with ExitStack() as ended:
+            found = {}
+            for kind in ("opening", "steps"):
+                url, directories = _state(server, place, f"{kind}{end}".replace("-", "_"))
+                found[kind] = _Nodes(f"{kind}{end}", url, directories, ended).work
+            times = _in_turns(found, rounds)
+        what = f"a call opened in one transaction, {NODES} nodes, {whose}"
+        rows.append(
+            versus_peer(what, "frozen?, budget and decision in three", times["opening"], times["steps"], target)
+        )
+    return rows
 
 
 # Answers --------------------------------------------------------------------------------------------------------------
@@ -301,9 +340,10 @@ def _answers(server: Any, place: Path, effort: Effort) -> list[Row]:
     """From the moment at which a person answers at one node, until another one is told, and until its call goes on."""
     url, (there, here) = _state(server, place, "answers", 2)
     times = asyncio.run(_answered(url, here, there, max(10, effort.rounds)))
-    bare, what = "a bare NOTIFY, and its answer", "an answer"
+    bare, what = "a bare NOTIFY, there and back", "an answer"
     return [
         versus_floor(f"{what} reaches a waiting node", bare, times["told"], times["bare"], HEARD),
+        versus_floor(f"{what} reaches a waiting node", "one INSERT and NOTIFY, and back", times["told"], times["kept"]),
         versus_floor(f"{what} lets the waiting call go on", bare, times["on"], times["bare"]),
     ]
 
@@ -326,23 +366,27 @@ async def _answered(url: str, here: Path, there: Path, rounds: int) -> dict[str,
     told: list[int] = []
     databases[0].listen(ANSWERS, lambda text: told.append(time.perf_counter_ns()) if text else None)
     bells = [await connect(url) for _ in range(2)]
-    times: dict[str, list[float]] = {"told": [], "on": [], "bare": []}
+    await bells[0].execute("CREATE TABLE rung (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)")
+    times: dict[str, list[float]] = {"told": [], "on": [], "bare": [], "kept": []}
     try:
         for number in range(rounds + 1):
             call = asyncio.ensure_future(waiting.ask(_question(number)))
             shown = await asked.get()
             await asyncio.sleep(0.03)  # until it waits, and nothing else goes on
+            shown = await stores[1].find(shown.request.id)
             told.clear()
             began = time.perf_counter_ns()
             await stores[1].approve(shown)
             if (await call).answer != "approved":
                 raise VerdictError("the answer did not arrive")
             on = time.perf_counter_ns() - began
-            bare = [await _bell(*bells) for _ in range(3)]
+            bare = [await _bell(*bells, _RING) for _ in range(3)]
+            kept = [await _bell(*bells, _KEEP) for _ in range(3)]
             if number:
                 times["told"].append(told[0] - began)
                 times["on"].append(on)
                 times["bare"] += bare
+                times["kept"] += kept
     finally:
         for bell in bells:
             await bell.close()
@@ -371,19 +415,24 @@ def _question(number: int) -> Any:
     )
 
 
-async def _bell(rings: Any, hears: Any) -> float:
-    """One notification from one connection to another."""
+async def _bell(here: Any, there: Any, ring: str) -> float:
+    """One notification to another connection, and one back."""
     heard = asyncio.Event()
 
-    def hear(*_: object) -> None:
-        heard.set()
+    def answer(*_: object) -> None:
+        pending.append(asyncio.ensure_future(there.execute("NOTIFY back")))
 
-    await hears.add_listener("bell", hear)
+    pending: list[asyncio.Future[Any]] = []
+    back: Callable[..., None] = lambda *_: heard.set()  # noqa: E731
+    await there.add_listener("bell", answer)
+    await here.add_listener("back", back)
     began = time.perf_counter_ns()
-    await rings.execute("NOTIFY bell")
+    await here.execute(ring)
     await heard.wait()
     took = time.perf_counter_ns() - began
-    await hears.remove_listener("bell", hear)
+    await asyncio.gather(*pending)
+    await there.remove_listener("bell", answer)
+    await here.remove_listener("back", back)
     return took
 
 
@@ -414,7 +463,7 @@ async def _one_by_one(url: str, directory: Path, path: Path, rounds: int) -> dic
     finally:
         for close in (ledger.close, database.close, file.close):
             await asyncio.to_thread(close)
-    return {name: Timing(median(each), median(each)) for name, each in times.items()}
+    return {name: Timing(min(each), median(each)) for name, each in times.items()}
 
 
 # A promotion ----------------------------------------------------------------------------------------------------------
@@ -426,9 +475,9 @@ def _promoted(servers: Any, kind: Path, place: Path) -> list[Row]:
     if not (kind / "pg_basebackup").exists():
         return [Row(what, "", target=PROMOTED, note="this PostgreSQL has no pg_basebackup")]
     with ExitStack() as ended:
-        primary = servers.Server(kind, durable=True)
+        primary = servers.Server(kind, durable=True, **_SETTINGS)
         ended.callback(primary.stop)
-        url, (directory,) = _state(primary, place, "promoted", 1)
+        _, (directory,) = _state(primary, place, "promoted", 1)
         standby = servers.Standby(primary, durable=True)
         ended.callback(standby.stop)
         took, lost, kept = asyncio.run(_promotion(primary, standby, directory))
