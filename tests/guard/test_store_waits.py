@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import threading
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from decimal import Decimal
@@ -61,7 +62,7 @@ async def write(ctx: Context, hold: str = "") -> str:
     return "written"
 
 
-def opened(folder: Path, approvals: str = "manifest") -> Gate:
+def opened(folder: Path, approvals: str = "manifest", seconds: int = 2) -> Gate:
     backends = Backends.memory(
         files={"/srv/b": b""},
         **{name: make(folder / "state" / f"{name}.sqlite") for name, make in STORES.items()},
@@ -73,7 +74,7 @@ def opened(folder: Path, approvals: str = "manifest") -> Gate:
         backends=backends,
         fs_reach={"write": ["/srv"]},
         budget={"max_cost_usd": 50},
-        limits={"wall_seconds": 2},
+        limits={"wall_seconds": seconds},
         approvals={"write": approvals},
     )
 
@@ -116,6 +117,18 @@ def test_a_busy_store_is_waited_for_until_the_deadline_and_named(tmp_path: Path)
         said = " ".join(result.explain().split())
         assert f"{tmp_path}/{store}/state/{store}.sqlite was busy: waited " in said
         assert " seconds for the other processes and threads that use it" in said
+
+
+def test_a_call_that_a_lock_has_refused_is_recorded_when_the_lock_ends(tmp_path: Path) -> None:
+    at = opened(tmp_path, seconds=1)
+    ask(at, "keep")
+    path = tmp_path / "state" / "ledger.sqlite"
+    with held(path):
+        threading.Timer(1.2, HELD[path.name].rollback).start()
+        result = ask(at, "keep")
+    assert (result.ok, result.reason) == (False, "LEDGER_UNAVAILABLE")
+    with LedgerReader(path) as reader:
+        assert [row.kind for row in reader.show(result.receipt)] == ["receipt"]
 
 
 def test_a_result_whose_receipt_could_not_be_written_says_that_the_tool_ran(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ A gate for a command whose policy cannot be used: it refuses and records what th
 import asyncio
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack
 
@@ -35,6 +35,7 @@ from licet.core.policy.manifest import Manifest
 from licet.declare import Tool
 from licet.errors import Refused
 from licet.guard.execution import Processes, Sandbox
+from licet.guard.facts import in_opening
 from licet.guard.freezing import OperatorKey
 from licet.guard.gate import BareGate
 from licet.guard.grant import Observer
@@ -592,9 +593,28 @@ def run(
     With an `id`, a call that comes again within 24 hours gets the result of the first one, and runs nothing.
     """
 
+    async def named() -> str:
+        return session
+
+    return run_in(gate, tool, arguments, named, purpose=purpose, task=task, id=id)
+
+
+def run_in(
+    gate: BareGate,
+    tool: str,
+    arguments: Mapping[str, Any] | None,
+    find: Callable[[], Awaitable[str]],
+    *,
+    purpose: str | None = None,
+    task: str = "",
+    id: str | None = None,  # noqa: A002
+) -> Result:
+    """As `run`, in a session that is found in the time of the call."""
+
     async def call() -> Result:
-        async with gate.session(session, task=task) as opened:
-            return await opened.call(tool, arguments, purpose=purpose, id=id)
+        with in_opening(gate.policy, tool):
+            async with gate.session(await find(), task=task) as opened:
+                return await opened.call(tool, arguments, purpose=purpose, id=id)
 
     try:
         asyncio.get_running_loop()

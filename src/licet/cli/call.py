@@ -18,7 +18,7 @@ from licet.assemble.gate import (
     Gate,
     LocalParts,
     RefusingGate,
-    run,
+    run_in,
     secrets_file_problem,
     terminal_approver,
     waiting_approver,
@@ -237,7 +237,7 @@ def command(
     if secrets is not None:
         _check_secrets(secrets)
     kept = with_secrets(state or state_of_policy(named.path), secrets)
-    session = open_session(ctx, session, kept, policy.agent)
+    find_session = open_session(ctx, session, kept, policy.agent)
     parts = _approver(kept, ask=ask, wait=wait)
     gate = _gate(ctx, policy, Backends.of(kept, secrets_file=secrets, **parts), setting.workdir)
     schema: dict[str, Any] = next((known.schema for known in gate.tools if known.name == tool), {})
@@ -252,7 +252,7 @@ def command(
     _build_ahead(gate, tool)
     show_new_session(ctx, session)
     try:
-        result = run(gate, tool, given, session=session, purpose=purpose, task=task, id=call_id)
+        result = run_in(gate, tool, given, find_session, purpose=purpose, task=task, id=call_id)
     except KeyboardInterrupt:
         text = f"interrupted: the call was ended; `licet receipts list{kept.option}` has its receipt"
         raise KeyboardInterrupt(text) from None

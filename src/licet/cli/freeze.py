@@ -75,7 +75,7 @@ def command(
 
     def text(_: object) -> None:
         show(f"frozen: {about(act)}; {act.id}", colour="yellow")
-        show("`licet thaw` lets calls go on")
+        show(f"`licet thaw {act.id}` lets calls go on")
 
     print_report({**document(act), "recorded": not unrecorded}, text)
     if unrecorded:

@@ -3,12 +3,11 @@
 The options of `licet call` and `licet run` about who calls, and where that is kept: session, purpose, state.
 """
 
-import asyncio
 import functools
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -433,19 +432,20 @@ def _session_id(ctx: click.Context, _: click.Parameter, named: str | None) -> st
     return f"s-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
-def open_session(ctx: click.Context, session: str, state: State, agent: str) -> str:
-    """The session of a call: the one that was asked for, or if none was, the first of the default ones that is open."""
-    if ctx.meta.get(_NEW_SESSION) or ctx.meta.get(_NAMED_SESSION) or not state.has(KV):
-        return session
+def open_session(ctx: click.Context, session: str, state: State, agent: str) -> Callable[[], Awaitable[str]]:
+    """Finds the session of a call: the one that was asked for, or if none was, the first default one that is open."""
+    is_given = ctx.meta.get(_NEW_SESSION) or ctx.meta.get(_NAMED_SESSION) or not state.has(KV)
 
-    async def first_open() -> str:
-        with closing(state.kv()) as kv:
-            return await open_default(kv, agent)
+    async def found() -> str:
+        if is_given:
+            return session
+        try:
+            with closing(state.kv()) as kv:
+                return await open_default(kv, agent)
+        except Unavailable:  # the gate will say why, and refuse
+            return session
 
-    try:
-        return asyncio.run(first_open())
-    except Unavailable:  # the gate will say why, and refuse
-        return session
+    return found
 
 
 async def open_default(kv: Kv, agent: str) -> str:

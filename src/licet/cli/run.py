@@ -12,9 +12,8 @@ from typing import NoReturn
 
 import click
 from msgspec import Struct
-from msgspec.structs import replace
 
-from licet.assemble.gate import Backends, RefusingGate, run, terminal_approver
+from licet.assemble.gate import Backends, RefusingGate, run_in, terminal_approver
 from licet.assemble.program import (
     BadFlag,
     Flags,
@@ -287,7 +286,7 @@ def run_program(
         ended: list[Finished] = []
         held: set[str] = set()
         state = with_secrets(wanted.state or DirectoryState(state_directory(chosen.root)), wanted.secrets)
-        wanted = replace(wanted, session=open_session(ctx, wanted.session, state, policy.agent))
+        find_session = open_session(ctx, wanted.session, state, policy.agent)
         attached = AttachedStreams()
         gate = program_gate(
             policy,
@@ -314,7 +313,7 @@ def run_program(
     except Refused as wrong:  # the lock next to the policy differs: the run is refused, and leaves a receipt
         refusing = RefusingGate(wrong, policy, Backends.of(state), workdir=setting.workdir)
         named, words_of_it = name or PROGRAM, {"command": words}
-        result = run(refusing, named, words_of_it, session=wanted.session, purpose=wanted.purpose, task=wanted.task)
+        result = run_in(refusing, named, words_of_it, find_session, purpose=wanted.purpose, task=wanted.task)
         return _report(result, [], 0, state.option, None)
     except (ManifestError, RegistrationRefused, Malformed) as wrong:
         show(str(wrong), err=True, colour="red")
@@ -327,7 +326,7 @@ def run_program(
     before = signal.signal(signal.SIGTERM, _terminated)
     interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
     try:
-        result = run(gate, tool, {"command": words}, session=wanted.session, purpose=wanted.purpose, task=wanted.task)
+        result = run_in(gate, tool, {"command": words}, find_session, purpose=wanted.purpose, task=wanted.task)
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
     except KeyboardInterrupt:
         text = f"interrupted: the command and all that it started were ended; `licet receipts list{state.option}`"

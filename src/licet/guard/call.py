@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
-from time import monotonic
 from typing import Any, NoReturn
 
 from msgspec.structs import replace
@@ -57,6 +56,7 @@ from licet.guard.session_end import (
     check_session,
     look_up_end,
     look_up_freeze,
+    prepare_opening,
     session_end,
 )
 
@@ -95,12 +95,14 @@ async def begin(
     id: str = "",  # noqa: A002
 ) -> Call:
     """Begin a call, after a look at what other processes may have ended: its session, and a standing approval."""
-    with in_opening(session.gate.policy, tool):
-        await look_up_end(session)  # at each call: `licet session end` is another process
-        if not session.store_error and session.gate.ports.opening is None:  # which asks it when the call begins
-            await look_up_freeze(session, tool)
-    session.gate.renew_standing()
-    return begun(session, tool, purpose, moment, id)
+    with in_opening(session.gate.policy, tool) as stores:
+        stores.is_opening = False  # a call that its tool makes has its own time
+        if session.looked_in is not stores:  # at each call: `licet session end` is another process
+            await look_up_end(session, stores)
+        if not session.store_error:
+            await prepare_opening(session, tool, stores)
+        session.gate.renew_standing()
+    return begun(session, tool, purpose, moment, id, stores)
 
 
 async def step(call: Call, work: Coroutine[Any, Any, ResultParts | None]) -> Result | None:
@@ -149,7 +151,7 @@ async def admit_and_record(call: Call, admission: "CallAdmission", arguments: ob
     registered, grant = await admission.admit(call, arguments)
     if call.repeated is not None:
         if call.ports.opening is not None:  # it is not opened, where this would be asked
-            await look_up_freeze(call.session, call.tool)
+            await look_up_freeze(call.session, call.tool, call.stores)
             check_session(call)
     else:
         grant.begin()
@@ -175,7 +177,7 @@ class CallAdmission:
         A call that repeats another is asked about nothing and spends nothing, so what was spent cannot refuse it.
         """
         registered = call.registered = declare(call)
-        call.stores.until = monotonic() + registered.seconds
+        call.stores.set_by(call.stores.began + registered.seconds)
         if registered.misfits:
             await deny_misfit(call, registered, arguments)
         call.arguments = await validate(call, registered, arguments)

@@ -13,7 +13,7 @@ from licet.guard.deadlines import finish
 from licet.guard.facts import Call
 from licet.guard.flow_steps import Handed, hand_over, unrecorded
 from licet.guard.grant import Grant
-from licet.guard.limits import CLOSING_SECONDS, MOST_OF_LOGS
+from licet.guard.limits import CLOSING_SECONDS, GIVE_UP_EARLY, MOST_OF_LOGS
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.read_elsewhere import keep_entry
 from licet.guard.receipt import made_receipt
@@ -31,7 +31,8 @@ async def close(call: Call, parts: ResultParts) -> Result:
     A cancel of the caller is raised when all of it is done.
     """
     grant, ledger = call.grant, call.ports.ledger
-    call.stores.at_least(CLOSING_SECONDS)
+    # What ran is recorded if there is any way. Of a call that was refused because a server is away, nothing was kept.
+    call.stores.at_least(GIVE_UP_EARLY if call.stores.is_unreached and not call.running else CLOSING_SECONDS)
     if grant is not None:
         grant.end()  # first: its handles refuse from here on
     if call.running and call.registered is not None:

@@ -159,10 +159,13 @@ _T = TypeVar("_T")
 class StoreDeadline:
     """The time, by `time.monotonic`, when the stores of one call give up. A call moves it when it is paused."""
 
-    __slots__ = ("cancelled", "until")
+    __slots__ = ("began", "cancelled", "is_opening", "is_unreached", "until")
 
     def __init__(self, seconds: float) -> None:
-        self.until = monotonic() + seconds
+        self.began = monotonic()
+        self.until = self.began + seconds
+        self.is_opening = False  # whether what is opened meanwhile shares this time
+        self.is_unreached = False  # whether a server was waited for in vain: the end of the call does not wait again
         self.cancelled: asyncio.CancelledError | None = None  # a cancel that `finish` has kept for the end of the call
 
     def set_by(self, deadline: float) -> None:
@@ -186,6 +189,12 @@ def store_deadline() -> float:
     """The time, by `time.monotonic`, when a store that is called now gives up."""
     current = CURRENT.get()
     return monotonic() + STORE_SECONDS if current is None else current.until
+
+
+def note_unreached() -> None:
+    """Say that the server of a store was waited for in vain: for a call that is refused, nobody waits for it again."""
+    if (current := CURRENT.get()) is not None:
+        current.is_unreached = True
 
 
 @coroutine

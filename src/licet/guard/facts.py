@@ -27,7 +27,7 @@ from licet.errors import Refused
 from licet.guard.deadlines import CURRENT, Deadline, StoreDeadline
 from licet.guard.grant import CallIdentity, Grant, Observer
 from licet.guard.kept_result import Repeated
-from licet.guard.limits import LONG_RESULT, LONGEST_TOOL_NAME, STORE_SECONDS
+from licet.guard.limits import GIVE_UP_EARLY, LONG_RESULT, LONGEST_TOOL_NAME, STORE_SECONDS
 from licet.guard.memory import Memories, Moment, SessionMemory
 from licet.guard.ports import Agreement, Begun, Clock, Ports, Reservation
 from licet.guard.redaction.redact import Redactor
@@ -116,6 +116,7 @@ class SessionFacts:
         # A delegate spends from the account of the first session, so delegating does not raise a budget.
         self.account: tuple[str, str] = parent.account if parent else (self.agent, id)
         self.store_error = ""  # why it is not known whether this session was ended
+        self.looked_in: StoreDeadline | None = None  # the opening in which that was asked last
         self.closed = False
         self.reported_open = False  # whether observers have seen `SessionOpened`
         self.memory: SessionMemory | None = None  # None until a policy with `flow:` needs one
@@ -268,17 +269,26 @@ def opening_seconds(policy: RegisteredTools, tool: object = None) -> float:
     """How long stores may take to open a call: no longer than its tool may run. Without a tool: to open a session."""
     found = policy.tools.get(tool) if type(tool) is str else None
     of_policy = policy.manifest.limits.get("wall_seconds", STORE_SECONDS)
-    return min(STORE_SECONDS, of_policy if found is None else found.seconds)
+    return min(STORE_SECONDS, of_policy if found is None else found.seconds) - GIVE_UP_EARLY
 
 
 @contextmanager
-def in_opening(policy: RegisteredTools, tool: object = None) -> Iterator[None]:
-    """Meanwhile, stores give up in time to open a call, or a session."""
+def in_opening(policy: RegisteredTools, tool: object = None) -> Iterator[StoreDeadline]:
+    """Meanwhile, stores give up in time to open a call, or a session. Both have the same time if both are opened here.
+
+    The first call takes that time for itself: one that is made later has its own.
+    """
     outer = CURRENT.get()
-    CURRENT.set(StoreDeadline(opening_seconds(policy, tool)))
+    if outer is not None and outer.is_opening:
+        yield outer
+        return
+    stores = StoreDeadline(opening_seconds(policy, tool))
+    stores.is_opening = True
+    CURRENT.set(stores)
     try:
-        yield
+        yield stores
     finally:
+        stores.is_opening = False
         CURRENT.set(outer)
 
 
@@ -288,8 +298,12 @@ def begun(
     purpose: str | None = None,
     moment: Moment | None = None,
     id: str = "",  # noqa: A002
+    stores: StoreDeadline | None = None,
 ) -> Call:
-    """The facts of a call that begins now. `moment` is when it was made, if that was earlier."""
+    """The facts of a call that begins now. `moment` is when it was made, if that was earlier.
+
+    `stores` is the time that it has had so far for them.
+    """
     gate, clock = session.gate, session.gate.clock
     name = tool if type(tool) is str and len(tool) <= LONGEST_TOOL_NAME else ""
     policy = gate.policy
@@ -304,7 +318,7 @@ def begun(
         clock.monotonic(),
         session.request(name),
         purpose,
-        StoreDeadline(opening_seconds(policy, name)),
+        stores or StoreDeadline(opening_seconds(policy, name)),
         asyncio.current_task(),
         id=id,
     )

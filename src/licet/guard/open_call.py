@@ -86,7 +86,7 @@ async def run_open(call: Call) -> Result:
 
 
 async def _run(call: Call, registered: Registered, grant: Grant) -> ResultParts:
-    await look_up_end(call.session)
+    await look_up_end(call.session, call.stores)
     check_session(call)
     if call.session.gate.policy.digest != call.policy.digest:
         call.refuse("MANIFEST_CHANGED", "another manifest was loaded since this call was decided: call again")

@@ -536,6 +536,9 @@ class Opening(Protocol):
     Where there is none, guard takes these steps one after the other.
     """
 
+    async def prepare(self) -> None:
+        """Read what the steps of a call ask without waiting, such as what is frozen; at once, where that is known."""
+
     async def open(self, begins: Beginning) -> Opened:
         """Do all of it, or nothing; `LedgerUnavailable` if nobody knows whether the decision was kept."""
 

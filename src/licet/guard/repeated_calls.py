@@ -62,7 +62,7 @@ async def find_first(call: Call) -> None:
                     call.refuse("LIMIT_TIME", f"the first call with this id still runs{_receipt(receipt)}: {waited}")
         await asyncio.sleep(pause)
         pause = min(2 * pause, LONGEST_LOOK)
-        await look_up_end(call.session)
+        await look_up_end(call.session, call.stores)
         check_session(call)
         if call.session.gate.policy is not call.policy:
             call.refuse("MANIFEST_CHANGED", "another manifest was loaded while the first call with this id ran")

@@ -76,8 +76,9 @@ class Session(SessionFacts):
         return f"Session({self.id!r} of {self.agent!r}{', over' if self.over else ''})"
 
     async def __aenter__(self) -> "Session":
-        with in_opening(self.gate.policy):
-            await look_up_end(self)
+        with in_opening(self.gate.policy) as stores:
+            await look_up_end(self, stores)
+            self.looked_in = stores
         if self.parent is not None and self.gate.policy.flow is not None:
             self.remembering().hold()
         with suppress(Refused):  # the next call tries again, before anything is handed out

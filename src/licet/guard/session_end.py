@@ -11,7 +11,7 @@ from licet.core.decision.decision import SessionEnded
 from licet.core.ledger.entry import Entry, EventFact
 from licet.core.limits import MOST_PURPOSE
 from licet.errors import Refused
-from licet.guard.deadlines import CURRENT, was_cancelled
+from licet.guard.deadlines import CURRENT, StoreDeadline, in_time, was_cancelled
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.ports import ENDED, Kv, Ledger, Unavailable
@@ -20,20 +20,20 @@ HOW_TO_THAW = "`licet thaw` lets calls go on; `licet freeze --list` shows what i
 UNREADABLE_FREEZES = "whether this was frozen cannot be read"
 
 
-async def look_up_end(session: SessionFacts) -> None:
+async def look_up_end(session: SessionFacts, stores: StoreDeadline) -> None:
     """Read from the store whether a session, or one that delegated to it, was ended by any process."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         raise RuntimeError("sessions need the loop of asyncio: under another, use `licet.run` in a thread") from None
     if session.parent is not None:
-        await look_up_end(session.parent)
+        await look_up_end(session.parent, stores)
     gate, session.store_error = session.gate, session.parent.store_error if session.parent is not None else ""
     kv = gate.ports.kv
     if kv is None or session.name in gate.ended:
         return
     try:
-        if await is_ended(kv, *session.name):
+        if await in_time(stores, is_ended(kv, *session.name), "the store of sessions"):
             _note_end(session)
     except Exception as error:  # a user's store may raise anything
         # The session may have been ended, so its calls are refused with this text.
@@ -77,12 +77,23 @@ async def _look_for_end(session: SessionFacts) -> None:
                 _note_end(session)
 
 
-async def look_up_freeze(session: SessionFacts, tool: str) -> None:
+async def prepare_opening(session: SessionFacts, tool: str, stores: StoreDeadline) -> None:
+    """Learn of a freeze on another node, unless the opening asks for that; it then prepares for it."""
+    if (opening := session.gate.ports.opening) is None:
+        await look_up_freeze(session, tool, stores)
+        return
+    try:
+        await in_time(stores, opening.prepare(), "the store of freezes")
+    except Exception as error:
+        session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
+
+
+async def look_up_freeze(session: SessionFacts, tool: str, stores: StoreDeadline) -> None:
     """Learn of a freeze on another node, before the session is checked. Where it cannot be read, the check says so."""
     freezes = session.gate.ports.freezes
     if freezes is not None and type(tool) is str:
         try:
-            await freezes.look_up(session.agent, tool)
+            await in_time(stores, freezes.look_up(session.agent, tool), "the store of freezes")
         except Exception as error:  # a user's store may raise anything
             session.store_error = str(error) if isinstance(error, Unavailable) else f"{type(error).__name__}: {error}"
 

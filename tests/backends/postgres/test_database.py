@@ -73,12 +73,12 @@ async def test_a_killed_connection_is_another_attempt(postgres: str) -> None:
     database, attempts = Database(postgres), []
 
     async def write(connection: Connection) -> int:
-        await connection.execute("CREATE TABLE IF NOT EXISTS seen (id int PRIMARY KEY)")
-        await connection.execute("INSERT INTO seen VALUES (1) ON CONFLICT DO NOTHING")
+        await connection.execute("CREATE TABLE IF NOT EXISTS public.seen (id int PRIMARY KEY)")
+        await connection.execute("INSERT INTO public.seen VALUES (1) ON CONFLICT DO NOTHING")
         attempts.append(await pid(connection))
         if len(attempts) == 1:
             await server().sql(f"SELECT pg_terminate_backend({attempts[0]})")
-        found: int = await connection.fetchval("SELECT count(*) FROM seen")
+        found: int = await connection.fetchval("SELECT count(*) FROM public.seen")
         return found
 
     assert await database.run(write) == 1

@@ -12,7 +12,7 @@ from licet.backends.postgres.migrations import migrate
 from licet.guard.ports import Unavailable
 from postgres_server import NoServer, Server, Standby, binaries_once
 
-_INSERT = "INSERT INTO kept VALUES ($1) ON CONFLICT DO NOTHING"
+_INSERT = "INSERT INTO public.kept VALUES ($1) ON CONFLICT DO NOTHING"
 
 
 @pytest.fixture

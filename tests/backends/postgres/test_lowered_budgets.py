@@ -1,5 +1,6 @@
 """Budgets that an administrator of the database has changed: a node that starts compares them with the ledger."""
 
+import asyncio
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from backends.test_budgets_contract import claim
 from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_budgets import PostgresBudgets
 from licet.core.ledger.entry import EventFact
-from licet.guard.ports import LedgerUnavailable, Unavailable
+from licet.guard.ports import LedgerUnavailable, Opened, Unavailable
 
 D = Decimal
 LOWERED = {
@@ -43,6 +44,47 @@ async def test_a_node_that_starts_spends_nothing_from_a_lowered_counter(
         with pytest.raises(LedgerUnavailable, match="was lowered"):
             await later.open(begins("r-3", claim(), session="p"))
         assert not (await later.open(begins("r-4", claim(agent="b"), session="q"))).refused
+
+
+ODD = {
+    "below nothing": "cost_usd = -9",
+    "no number": "cost_usd = 'NaN'",
+    "fewer calls than none": "calls = -9",
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+@in_loop
+async def test_nothing_is_spent_from_a_counter_that_says_what_cannot_be(
+    postgres: str, tmp_path: Path, case: str
+) -> None:
+    async with nodes(postgres, tmp_path) as team:
+        one, budgets = await team.opening()
+        assert not (await one.open(begins("r-1", claim()))).refused
+        await team.sql(f"UPDATE licet.budget_counters SET {ODD[case]} WHERE kind = 'session'", "SELECT 1")
+        asked = await asyncio.gather(
+            one.open(begins("r-2", claim())),
+            one.open(begins("r-3", claim(agent="b", session="o"), session="o")),
+            return_exceptions=True,
+        )
+        assert isinstance(asked[0], LedgerUnavailable)
+        assert "which licet never writes" in str(asked[0])
+        assert isinstance(asked[1], Opened)
+        assert not asked[1].refused
+        for spending in (budgets.reserve(claim()), budgets.usage("a", "s", "2026-01-01")):
+            with pytest.raises(Unavailable, match="which licet never writes"):
+                await spending
+
+
+@pytest.mark.parametrize("cost", ["NaN", "-1"])
+@in_loop
+async def test_a_claim_without_an_amount_changes_no_counter(postgres: str, tmp_path: Path, cost: str) -> None:
+    """Whoever has the runtime role can call the function: `NaN` would be the sum for ever, whatever is settled."""
+    async with nodes(postgres, tmp_path) as team:
+        _, budgets = await team.opening()
+        with pytest.raises(Unavailable, match="no amount"):
+            await budgets.reserve(replace(claim(), cost_usd=D(cost)))
+        assert await team.sql("SELECT 1 FROM licet.budget_counters") == []
 
 
 @in_loop

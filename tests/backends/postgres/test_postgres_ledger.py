@@ -18,6 +18,7 @@ from licet.backends.memory import SystemClock
 from licet.backends.postgres import postgres_ledger
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import APPEND
+from licet.backends.postgres.node_keys import node_entry
 from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import generated_key
 from licet.core.ledger.entry import Entry
@@ -270,7 +271,7 @@ async def test_a_dismissed_node_writes_no_more(postgres: str, store_path: Path) 
         await write(second, ["r0", "r1"])
         await first.dismiss(second.node.public)
         second = nodes.stranger(at="node1")  # after a restart
-        with pytest.raises(LedgerUnavailable, match="is not enrolled"):
+        with pytest.raises(LedgerUnavailable, match="was dismissed from this state: run `licet state enrol"):
             await second.record(entry("r2"))
         begun = await second.begun()
         await sent(nodes, second, begun.ledger, entry("r3", "t"))
@@ -280,22 +281,74 @@ async def test_a_dismissed_node_writes_no_more(postgres: str, store_path: Path) 
 
 
 @in_loop
-async def test_operators_alone_enrol_where_a_state_has_them(postgres: str, store_path: Path) -> None:
-    operator, other = generated_key(), generated_key()
+async def test_operators_alone_enrol_from_when_they_were_set(postgres: str, store_path: Path) -> None:
+    anna, other = generated_key(), generated_key()
+    async with team(postgres, store_path, 2) as nodes:
+        first, second = nodes.nodes
+        await write(first, ["r0"])
+        with pytest.raises(LedgerUnavailable, match=r"the node with ledger\.key signs"):
+            await second.enrol(other.public, anna)
+        with pytest.raises(LedgerUnavailable, match="the key of the ledger is on another node"):
+            await second.hand_over([anna.public])
+        await first.hand_over([anna.public])
+        # Who was enrolled by the key of the ledger stays, and nobody else comes by it.
+        await write(first, ["r1"])
+        await write(second, ["r2"])
+        third = nodes.stranger()
+        with pytest.raises(LedgerUnavailable, match="this state has operators: sign with the key of one"):
+            await first.enrol(third.node.public)
+        with pytest.raises(LedgerUnavailable, match="is no operator"):
+            await third.enrol(third.node.public, other)
+        key = first.head.key
+        assert key is not None
+        begun = await first.begun()
+        forged = node_entry("enrolment", [third.node.public], begun.ledger, key, node_time())
+        await second.record(forged)  # a changed licet, at a node that has stolen the key of the ledger
+        with pytest.raises(LedgerUnavailable, match="not enrolled"):
+            await third.record(entry("r3", "t"))
 
-    async def operators() -> tuple[str, ...]:
-        return (operator.public,)
 
-    async with team(postgres, store_path, operators=operators) as nodes:
-        (node,) = nodes.nodes
-        with pytest.raises(LedgerUnavailable, match="licet state enrol"):
-            await node.record(entry("r0"))
-        for key in (None, other):
-            with pytest.raises(LedgerUnavailable, match="is no operator"):
-                await node.enrol(node.node.public, key)
-        await node.enrol(node.node.public, operator)
-        await node.record(entry("r1"))
-        assert (await nodes.verified()).entries == 2
+@in_loop
+async def test_nodes_stay_when_operators_come_and_change(postgres: str, store_path: Path) -> None:
+    anna, ben = generated_key(), generated_key()
+    async with team(postgres, store_path) as nodes:
+        (first,) = nodes.nodes
+        await write(first, ["r0"])
+        await first.hand_over([anna.public])
+        await first.hand_over([anna.public])  # again: nothing happens
+        second = nodes.stranger()
+        await second.enrol(second.node.public, anna)  # from a machine that is no node
+        await write(second, ["r1"])
+        with pytest.raises(LedgerUnavailable, match="is no operator"):
+            await first.hand_over([ben.public], ben)
+        await first.hand_over([ben.public], anna)
+        for number, node in enumerate((first, second)):
+            await node.record(entry(f"s{number}", "s"))
+        with pytest.raises(LedgerUnavailable, match="is no operator"):
+            await first.dismiss(second.node.public, anna)
+        await first.dismiss(second.node.public, ben)
+        outcome = await nodes.verified()
+        assert (outcome.finding, outcome.entries) == (None, 9)
+        assert await without_place(nodes) == set()
+
+
+@in_loop
+async def test_a_node_believes_no_ledger_without_its_operators(postgres: str, store_path: Path) -> None:
+    anna = generated_key()
+
+    async def pinned() -> tuple[str, ...]:
+        return (anna.public,)
+
+    async with team(postgres, store_path, 2) as nodes:
+        first = nodes.nodes[0]
+        await write(first, ["r0"])
+        late = nodes.stranger(at="node1", operators=pinned)
+        with pytest.raises(LedgerUnavailable, match="does not name the operators"):
+            await late.record(entry("r1"))
+        holder = nodes.stranger(at="node0", operators=pinned)  # as after a move: the ledger gets to know them
+        await holder.record(entry("r2"))
+        await late.record(entry("r3"))
+        assert (await nodes.verified()).finding is None
 
 
 SET_BACK = {
@@ -370,6 +423,9 @@ FORGED = {
     "middle": "DELETE FROM licet.entries WHERE id = 'r1'",
     "batch": "UPDATE licet.batches SET signature = sha256('x') || sha256('y')",
     "node": "UPDATE licet.batches SET node = 'ed25519:AAAA'",
+    "no node": "ALTER TABLE licet.batches ALTER node DROP NOT NULL, ALTER node TYPE bytea USING NULL",
+    "no hashes": "ALTER TABLE licet.batches ALTER hashes DROP NOT NULL, ALTER hashes TYPE text USING NULL",
+    "no signature": "ALTER TABLE licet.batches ALTER signature DROP NOT NULL, ALTER signature TYPE text USING NULL",
 }
 
 

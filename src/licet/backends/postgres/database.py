@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from contextvars import Context
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -33,14 +34,31 @@ from licet.backends.limits import (
     POLL_SECONDS,
 )
 from licet.backends.postgres.address import Address, AddressError, Connection, read_address, tls_of
-from licet.backends.postgres.migrations import check_version
+from licet.backends.postgres.migrations import check_step
 from licet.backends.sqlite import FORKS
-from licet.guard.deadlines import store_deadline
+from licet.guard.deadlines import note_unreached, store_deadline
 from licet.guard.ports import Unavailable
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
+
+# Functions look again after they have locked something, which needs a snapshot for each statement; and nothing that
+# another user has made may be found under the name of what the server has. Defaults of the server, of the database and
+# of the role may be others.
+_SETTINGS = {
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "search_path": "pg_catalog, pg_temp",
+}
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog, pg_temp"
+_CHECK = """SELECT pg_backend_pid() AS pid, (SELECT max(number) FROM licet.steps) AS step,
+    current_setting('server_encoding') AS encoding, current_setting('synchronous_commit') AS waits,
+    current_setting('synchronous_standby_names') AS standbys"""
+
+
+class Unreachable(Unavailable):
+    """A server was waited for until the deadline, and gave no answer."""
 
 
 class _Waiting(Struct, Generic[Item, Answer], frozen=True, eq=False):
@@ -87,7 +105,20 @@ class Lane(Generic[Item, Answer]):
             begins, self._is_working = not self._is_working, True
         if begins:
             self._database.start(self._work())
+        # Those before it may have more time, and one that is sent together with it too.
+        timer = loop.call_later(waiting.until - monotonic(), self._give_up, waiting.future)
+
+        def ended(future: "asyncio.Future[Answer]") -> None:
+            timer.cancel()
+            if not future.cancelled() and isinstance(future.exception(), Unreachable):
+                note_unreached()
+
+        waiting.future.add_done_callback(ended)
         return waiting.future
+
+    def _give_up(self, future: "asyncio.Future[Answer]") -> None:
+        if not future.done():
+            future.set_exception(self._database.no_answer())
 
     async def _work(self) -> None:
         """In the thread of the database: send what waits, until nothing does."""
@@ -116,7 +147,7 @@ class Lane(Generic[Item, Answer]):
 def _again(wrong: Exception) -> Exception:
     """The same error for one more caller: a raised error keeps a traceback."""
     if isinstance(wrong, Unavailable):
-        return Unavailable(*wrong.args)
+        return type(wrong)(*wrong.args)
     return Unavailable(f"the database cannot be used: {type(wrong).__name__}: {wrong}")
 
 
@@ -164,6 +195,8 @@ class Database:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._pool: Any = None
+        self._lost = ""  # how a connection was lost last, until there is another one
+        self._was_reached = self._is_unknown = False  # by this process; after it has asked for a whole time in vain
         self._connecting: asyncio.Lock | None = None
         self._listening: asyncio.Task[None] | None = None
         self._wanted: asyncio.Event | None = None  # set when the channels that are wanted have changed
@@ -197,13 +230,17 @@ class Database:
                 async with asyncio.timeout(seconds):
                     return await work
             except TimeoutError:
-                raise Unavailable(f"{self.address.shown} did not answer in {seconds:g} seconds") from None
+                raise Unreachable(f"{self.address.shown} did not answer in {seconds:.2g} seconds") from None
             except Exception as wrong:
                 if _is_lost(wrong, driver()):
-                    raise Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}") from None
+                    raise Unreachable(f"{self.address.shown} cannot be reached: {_said(wrong)}") from None
                 raise
 
-        return asyncio.run_coroutine_threadsafe(done(), self._running()).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(done(), self._running()).result()
+        except Unreachable:
+            note_unreached()
+            raise
 
     async def own_connection(self) -> Any:
         """In the thread of the database: a connection outside the pool, for one long transaction; close it."""
@@ -297,13 +334,16 @@ class Database:
             return self._loop
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin something in the thread of the database, and wait for nothing."""
+        """Begin something in the thread of the database, and wait for nothing.
+
+        It has no deadline of a call: it may go on for others when the call that began it is over.
+        """
         try:
             loop = self._running()
         except Unavailable:  # this thread is about to end
             work.close()
             return
-        loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)))
+        loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)), context=Context())
 
     def start_if_open(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """As `start`, for what a notification asks for: a database that was closed is not opened again for it."""
@@ -311,7 +351,7 @@ class Database:
             loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # it has just been closed
-                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work())))
+                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work())), context=Context())
 
     def _keep(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.add(task)
@@ -323,9 +363,13 @@ class Database:
         except Unavailable:
             asking.close()
             raise
-        if asyncio.get_running_loop() is loop:
-            return await asking
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, loop))
+        try:
+            if asyncio.get_running_loop() is loop:
+                return await asking
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(asking, loop))
+        except Unreachable:
+            note_unreached()
+            raise
 
     async def _shut(self, loop: asyncio.AbstractEventLoop, pool: Any, listening: "asyncio.Task[None] | None") -> None:
         """Let what is under way end, for a moment; whoever waits longer is told that the state was closed."""
@@ -361,19 +405,25 @@ class Database:
 
     async def _tried(self, act: Callable[[Connection], Awaitable[T]], until: float, transaction: bool) -> T:
         asyncpg = driver()
-        pause, last = FIRST_RETRY, "no connection could be made"
+        pause = FIRST_RETRY
         while self._loop is asyncio.get_running_loop():
             try:
                 async with asyncio.timeout_at(until):
-                    return await self._done(act, transaction)
+                    answer = await self._done(act, transaction)
             except TimeoutError:
-                raise Unavailable(f"{self.address.shown} did not answer in time: {last}") from None
+                self._is_unknown = self._is_unknown or not self._was_reached
+                raise self.no_answer() from None
             except Exception as wrong:
                 if not _is_lost(wrong, asyncpg):
                     raise self._unavailable(wrong, asyncpg) from None
-                last = _said(wrong)
-            if monotonic() + pause >= until:
-                raise Unavailable(f"{self.address.shown} cannot be reached: {last}")
+                self._lost = _said(wrong)
+            else:
+                self._lost = ""
+                return answer
+            # A server that this process never reached was asked for the whole time once: it may be a wrong address.
+            if monotonic() + pause >= until or (self._is_unknown and self._pool is None):
+                self._is_unknown = self._is_unknown or not self._was_reached
+                raise Unreachable(f"{self.address.shown} cannot be reached: {self._lost}")
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only to spread attempts
             pause = min(pause * 2, LONGEST_RETRY)
         raise self._closed()
@@ -382,10 +432,10 @@ class Database:
         asyncpg, pool = driver(), await self._connected()
         connection = await pool.acquire()
         try:
-            if not transaction:
-                return await act(connection)
-            async with connection.transaction():
-                return await act(connection)
+            if transaction:
+                return await _in_transaction(connection, act)
+            alone: Any = _Pooled(connection) if self.is_pooled else connection
+            return await act(alone)
         except BaseException as wrong:
             # A cancelled statement may still be running, and one that was refused for its server would be again.
             if isinstance(wrong, asyncio.CancelledError) or _leaves(wrong):
@@ -393,7 +443,7 @@ class Database:
                     connection.terminate()
             raise
         finally:
-            await asyncio.shield(pool.release(connection))
+            await pool.release(connection)  # which goes on where the caller is cancelled
 
     async def _connected(self) -> Any:
         if self._pool is not None:
@@ -402,36 +452,57 @@ class Database:
             self._connecting = asyncio.Lock()
         async with self._connecting:
             if self._pool is None:
-                pool = await self._opened()
+                pool, first = await self._opened()
                 if self._loop is not asyncio.get_running_loop():  # it was closed meanwhile
                     pool.terminate()
+                    first.terminate()
                     raise self._closed()
-                self._pool = pool
+                self._pool, self._was_reached, self._is_unknown = pool, True, False
             return self._pool
 
-    async def _opened(self) -> Any:
+    async def _opened(self) -> tuple[Any, Any]:
+        """The pool, and its first connection, which tells whether a pooler stands between."""
         asyncpg = driver()
-        probe = await self._connect(asyncpg)
-        try:
-            # A pooler makes up the number by which a client cancels: it has no process of its own behind it.
-            self.is_pooled = await probe.fetchval("SELECT pg_backend_pid()") != probe.get_server_pid()
-        finally:
-            await probe.close(timeout=CONNECT_TO_SERVER_SECONDS)
-        return await asyncpg.create_pool(
-            min_size=0,
-            max_size=MOST_CONNECTIONS,
-            init=self._check_server,  # each time: after a failover it is another one
-            connection_class=_connection_class(asyncpg),
-            **self._settings(),
-        )
+        kind = _connection_class(asyncpg)
+        first = await self._checked(asyncpg, kind, is_first=True) or await self._checked(asyncpg, kind)
+        ready = [first]
 
-    async def _connect(self, asyncpg: Any, *, prepares: bool = True, server: tuple[str, int] | None = None) -> Any:
-        settings = self._settings()
+        async def connect(*_: object, **__: object) -> Any:
+            return ready.pop() if ready else await self._checked(asyncpg, kind)
+
+        return await asyncpg.create_pool(
+            min_size=0, max_size=MOST_CONNECTIONS, connect=connect, connection_class=kind
+        ), first
+
+    async def _checked(self, asyncpg: Any, kind: Any, *, is_first: bool = False) -> Any:
+        """A connection to a server that can be used; None if the first one turns out to be that of a pooler."""
+        was_pooled, one = self.is_pooled, await self._connect(asyncpg, connection_class=kind)
+        try:
+            await self._check_server(one, is_first=is_first)
+        except BaseException:
+            one.terminate()
+            raise
+        if self.is_pooled and not was_pooled:  # it was made to prepare statements
+            one.terminate()
+            return None
+        return one
+
+    async def _connect(
+        self, asyncpg: Any, *, prepares: bool = True, server: tuple[str, int] | None = None, **more: Any
+    ) -> Any:
+        settings = self._settings() | more
         if not prepares:
             settings["statement_cache_size"] = 0
         if server is not None:
             settings.update(host=server[0], port=server[1], target_session_attrs="any")
-        return await asyncpg.connect(**settings)
+        try:
+            return await asyncpg.connect(**settings)
+        except asyncpg.ProtocolViolationError as wrong:
+            # A pooler refuses settings that it does not know. Transactions are begun with them there.
+            if self.is_pooled or "unsupported startup parameter" not in str(wrong):
+                raise
+            self.is_pooled = True
+            return await self._connect(asyncpg, prepares=prepares, server=server, **more)
 
     def _settings(self) -> dict[str, Any]:
         address = self.address
@@ -440,7 +511,7 @@ class Database:
             "ssl": tls_of(address),
             "timeout": CONNECT_TO_SERVER_SECONDS,
             "target_session_attrs": "primary",
-            "server_settings": {"application_name": "licet"},
+            "server_settings": {"application_name": "licet"} | ({} if self.is_pooled else _SETTINGS),
             "statement_cache_size": 0 if self.is_pooled else 256,
         }
         if address.hosts:
@@ -451,13 +522,43 @@ class Database:
             settings["password"] = password
         return settings
 
-    async def _check_server(self, connection: Connection) -> None:
-        await check_version(connection, self.address.shown)
-        if self.address.require_synchronous and not await is_synchronous(connection):
+    async def _check_server(self, connection: Any, *, is_first: bool = False) -> None:
+        """Refuse a server that a state cannot stand on. Of the first connection, find out where it leads."""
+        asyncpg = driver()
+        try:
+            if self.is_pooled:
+                row = await _in_transaction(connection, lambda one: one.fetchrow(_CHECK))
+            elif is_first:
+                # A name of its own: behind a pooler, others have prepared statements under those of the driver.
+                asking = await connection.prepare(_CHECK, name=f"licet_{os.urandom(8).hex()}")
+                row = await asking.fetchrow()
+                # A pooler makes up the number by which a client cancels: it has no process of its own behind it.
+                self.is_pooled = row["pid"] != connection.get_server_pid()
+            else:
+                row = await connection.fetchrow(_CHECK)
+        except asyncpg.InvalidSQLStatementNameError:  # it was prepared over another connection
+            if not is_first:
+                raise
+            self.is_pooled = True
+            return
+        except asyncpg.UndefinedTableError as wrong:
+            raise self._unavailable(wrong, asyncpg) from None
+        check_step(row["step"], self.address.shown)
+        if row["encoding"] != "UTF8":
+            raise Unavailable(
+                f"{self.address.shown} keeps text as {row['encoding']}, which has not all characters: make a database "
+                "with `CREATE DATABASE NAME ENCODING 'UTF8' TEMPLATE template0`"
+            )
+        if self.address.require_synchronous and not _waits_for_standby(row["waits"], row["standbys"]):
             raise Unavailable(
                 f"{self.address.shown} may lose acknowledged entries at a failover, since no standby is synchronous: "
                 "set synchronous_standby_names there, or leave out `require_synchronous`"
             )
+
+    def no_answer(self) -> Unreachable:
+        """The error of who has waited until a deadline."""
+        last = f": {self._lost}" if self._lost else ""
+        return Unreachable(f"{self.address.shown} did not answer in time{last}")
 
     def _closed(self) -> Unavailable:
         return Unavailable(f"{self.address.shown} was closed here")
@@ -473,6 +574,8 @@ class Database:
             return Unavailable(f"{where} has no tables of this licet: run `licet db init`")
         if isinstance(wrong, ssl.SSLCertVerificationError):
             return Unavailable(f"{where} is not trusted: {_said(wrong)}; `sslrootcert=FILE` names other roots")
+        if isinstance(wrong, asyncpg.InsufficientPrivilegeError):
+            return Unavailable(f"{where} refuses: {_said(wrong)}; its user needs the role licet_runtime")
         if isinstance(wrong, asyncpg.PostgresError | asyncpg.ClientConfigurationError):
             return Unavailable(f"{where} refuses: {_said(wrong)}")
         return wrong
@@ -483,7 +586,8 @@ class Database:
         """Begin to listen, or to listen on other channels than before."""
         if self._listening is None or self._listening.done():
             self._wanted = asyncio.Event()
-            self._listening = asyncio.get_running_loop().create_task(self._listen(self._wanted))
+            # What is heard is looked at in this context, long after the deadline of the call that has begun it.
+            self._listening = asyncio.get_running_loop().create_task(self._listen(self._wanted), context=Context())
         elif self._wanted is not None:
             self._wanted.set()
 
@@ -506,7 +610,7 @@ class Database:
         own, channels = asyncio.Event(), set[str]()
         probe = f"licet_{os.urandom(8).hex()}"
         try:
-            if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
+            if self.is_pooled or await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
                 return  # a pooler: what is heard there depends on which connection of the server it lends out
             connection.add_termination_listener(lambda *_: wanted.set())
             await connection.add_listener(probe, lambda *_: own.set())
@@ -565,6 +669,11 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
+# Arrays of boolean, bytea, integer, bigint, text, double precision, timestamptz, numeric and uuid: in each database.
+_ARRAYS = frozenset({1000, 1001, 1007, 1016, 1009, 1022, 1185, 1231, 2951})
+_TYPES: list[Any] = []
+
+
 def _connection_class(asyncpg: Any) -> Any:
     class Quiet(asyncpg.Connection):  # type: ignore[misc]
         """A connection that the pool does not reset: nothing of licet leaves anything behind in a session."""
@@ -572,19 +681,78 @@ def _connection_class(asyncpg: Any) -> Any:
         def get_reset_query(self) -> str:
             return ""
 
+        async def _introspect_types(self, typeoids: Any, timeout: Any) -> Any:
+            """What the driver asks of types, once in a process and not over each connection: six round trips."""
+            if not _ARRAYS.issuperset(typeoids):
+                return await super()._introspect_types(typeoids, timeout)
+            if not _TYPES:
+                _TYPES.append(await super()._introspect_types(list(_ARRAYS), timeout))
+            return _TYPES[0]
+
     return Quiet
+
+
+class _Pooled:
+    """A connection by way of a transaction pooler, which may lend out another one of the server after each transaction.
+
+    The driver sends a statement in two parts, so each is a transaction of its own: then what it returns is committed,
+    as it is without a pooler. A function that was told so could not take it back.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def execute(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.execute, query, *args)
+
+    async def executemany(self, query: str, args: Any) -> Any:
+        return await self._alone(self._connection.executemany, query, args)
+
+    async def fetch(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetch, query, *args)
+
+    async def fetchrow(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetchrow, query, *args)
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetchval, query, *args)
+
+    def transaction(self) -> Any:
+        return self._connection.transaction()
+
+    async def _alone(self, ask: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        return await _in_transaction(self._connection, lambda _: ask(*args))
+
+
+async def _in_transaction(connection: Connection, act: Callable[[Connection], Awaitable[T]]) -> T:
+    """Do something in one transaction. A cancelled one is left to the caller, who ends its connection.
+
+    The server may be the reason, and then a rollback would wait for it too.
+    """
+    await connection.execute(_BEGIN)
+    try:
+        answer = await act(connection)
+    except Exception:
+        await connection.execute("ROLLBACK")
+        raise
+    if (said := await connection.execute("COMMIT")) != "COMMIT":
+        raise Unavailable(f"the database has not kept a transaction: {said}")
+    return answer
 
 
 async def is_synchronous(connection: Connection) -> bool:
     """Whether a commit waits for a standby, so that a failover loses nothing that was acknowledged."""
     waits = await connection.fetchval("SELECT current_setting('synchronous_commit')")
-    standbys = await connection.fetchval("SELECT current_setting('synchronous_standby_names')")
+    return _waits_for_standby(waits, await connection.fetchval("SELECT current_setting('synchronous_standby_names')"))
+
+
+def _waits_for_standby(waits: str, standbys: str) -> bool:
     return bool(standbys) and waits not in ("off", "local")
 
 
 # Errors after which the same is sent again: nobody knows whether it was done, or it can be done elsewhere. asyncpg
 # reports some killed connections as errors of its own.
-_LOST_STATES = ("08", "40", "57P", "53300", "25006", "55P03", "57014")
+_LOST_STATES = ("08", "40", "57P", "53300", "25006", "25P03", "25P04", "55P03", "57014")
 
 
 def _is_lost(wrong: BaseException, asyncpg: Any) -> bool:
@@ -600,7 +768,7 @@ def _is_lost(wrong: BaseException, asyncpg: Any) -> bool:
 
 def _leaves(wrong: BaseException) -> bool:
     """Whether the connection must not be used again: its server is going down, or is no primary any more."""
-    return (getattr(wrong, "sqlstate", None) or "").startswith(("08", "57P", "25006"))
+    return (getattr(wrong, "sqlstate", None) or "").startswith(("08", "57P", "25006", "25P03", "25P04"))
 
 
 def _said(wrong: BaseException) -> str:

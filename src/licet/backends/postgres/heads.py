@@ -13,6 +13,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
 
 from licet.backends.ledger.state import LastCheckpoint, new_ledger_id, read_last, write_last
 from licet.backends.limits import HASHES_AT_ONCE
@@ -26,8 +29,16 @@ from licet.guard.ports import LedgerUnavailable
 from licet.own_files import create_file, read_regular
 
 _LEDGER = "SELECT id, key FROM licet.ledger"
-_BEGIN = "INSERT INTO licet.ledger (id, key) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id"
-_NEWEST = "SELECT size, body, signature, frontier FROM licet.heads ORDER BY size DESC LIMIT 1"
+_BEGIN = """
+WITH begun AS (INSERT INTO licet.ledger (id, key) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING id)
+INSERT INTO licet.heads (size, body, signature, frontier, below)
+SELECT 0, $3::bytea, $4::bytea, $5::bytea, '3'::xid8 FROM begun
+"""
+# With the oldest transaction that is still open, which is older than anything that is read afterwards.
+_NEWEST = """
+SELECT size, body, signature, frontier, below::text, pg_snapshot_xmin(pg_current_snapshot())::text AS before
+FROM licet.heads ORDER BY size DESC LIMIT 1
+"""
 _HEAD = """
 INSERT INTO licet.heads (size, body, signature, frontier, below) VALUES ($1, $2, $3, $4, $5::text::xid8)
 """
@@ -35,6 +46,13 @@ _HASHES = """
 SELECT count(*), string_agg(hash, ''::bytea ORDER BY number) FROM licet.places WHERE number > $1 AND number <= $2
 """
 _MOST_KEY = 4096  # bytes
+
+
+class Newest(Struct, frozen=True):
+    """A row of a head, with `before`: all transactions before that one had ended. And the head that was known then."""
+
+    row: Any
+    last: LastCheckpoint | None
 
 
 class KeptHead:
@@ -61,13 +79,18 @@ class KeptHead:
         """The newest head that was seen."""
         return self._last
 
-    async def follow(self, connection: Connection) -> LastCheckpoint:
+    async def newest(self, connection: Connection) -> "Newest":
+        """The newest head of the database, which nobody has checked yet."""
+        last = self._last  # before it asks: one that is noted meanwhile may be newer than the answer
+        if (found := await connection.fetchrow(_NEWEST)) is None:
+            raise self._set_back("it has no signed head any more", last)
+        return Newest(found, last)
+
+    async def follow(self, connection: Connection, newest: "Newest | None" = None) -> LastCheckpoint:
         """The newest head of the database, if it continues the one that was kept; `LedgerUnavailable` otherwise."""
         begun = self._begun or await self._joined(connection)
-        last = self._last  # before it asks: one that is noted meanwhile may be newer than the answer
-        found = await connection.fetchrow(_NEWEST)
-        if found is None:
-            raise self._set_back("it has no signed head any more", last)
+        newest = newest or await self.newest(connection)
+        found, last = newest.row, newest.last
         head = _head(found, begun)
         facts = read_checkpoint(head.body)
         if last is None:  # trusted on first use: it is signed with the key of the ledger
@@ -79,9 +102,9 @@ class KeptHead:
             await _grow(connection, frontier, facts.size)
             if frontier.size != facts.size or hash_text(frontier.root) != facts.root:
                 raise self._set_back("its tree does not continue that head", last)
-        self._begun, newest = begun, LastCheckpoint(head, facts, frontier)
-        self._note(newest)
-        return newest
+        self._begun, followed = begun, LastCheckpoint(head, facts, frontier)
+        self._note(followed)
+        return followed
 
     def advance(self, head: Checkpoint, frontier: Frontier) -> None:
         """Note a head that this process has signed, and that the database has kept."""
@@ -163,9 +186,8 @@ class KeptHead:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             key = ledger_key(self._paths["key"], generated_key())
         ledger, empty = new_ledger_id(), Frontier()
-        async with connection.transaction():
-            if await connection.fetchval(_BEGIN, ledger, key.public) is not None:
-                await self.insert(connection, self.signed(key, BegunLedger(ledger, key.public), empty), empty, "3")
+        head = self.signed(key, BegunLedger(ledger, key.public), empty)
+        await connection.execute(_BEGIN, ledger, key.public, head.body, head.signature, bytes(empty))
         found = await connection.fetchrow(_LEDGER)
         if is_new and found["key"] != key.public:  # the key has signed nothing that anybody has
             for name in ("key", "pub"):

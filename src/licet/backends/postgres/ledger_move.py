@@ -274,9 +274,17 @@ def ledger_to_file(
     outcome = verify_database(database, str(keys / "ledger"), key.public, progress=progress, operators=operators)
     before = _sound(outcome, from_)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    had_keys = os.path.lexists(f"{target}.key")
     _copy_keys(keys / "ledger", target)
-    work = _emptied(database, str(keys / "ledger"), temporary, key, path, before, progress, rest)
-    after = _in_database(database, work)
+    try:
+        after = _in_database(
+            database, _emptied(database, str(keys / "ledger"), temporary, key, path, before, progress, rest)
+        )
+    except (NotMoved, LedgerUnavailable, Unavailable):
+        if not had_keys:  # a key without a ledger would say that the ledger was removed
+            for ending in (".key", ".pub"):
+                Path(f"{target}{ending}").unlink(missing_ok=True)
+        raise
     os.replace(checkpoint_path(temporary), checkpoint_path(path))
     os.rename(temporary, path)
     _sound(verify_ledger(path, key.public), str(path))

@@ -79,7 +79,7 @@ def _noted(step: Step) -> str:
 
 async def migrate(connection: Connection) -> Sequence[Step]:
     """Apply the steps that are missing; returns them. Other processes that do the same wait, and find none."""
-    async with connection.transaction():
+    async with connection.transaction(isolation="read_committed"):  # the next statement sees what others have done
         await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
         known = await applied(connection) or 0
         if not (missing := [step for step in steps() if step.number > known]):
@@ -101,7 +101,12 @@ async def applied(connection: Connection) -> int | None:
 
 async def check_version(connection: Connection, shown: str) -> None:
     """Refuse a database without tables, or with those of a version that is too far away."""
-    found, known = await applied(connection), steps()[-1].number
+    check_step(await applied(connection), shown)
+
+
+def check_step(found: int | None, shown: str) -> None:
+    """Refuse a database by the number of its newest step."""
+    known = steps()[-1].number
     if found is None:
         raise Unavailable(f"{shown} has no tables of licet: run `licet db init`")
     if found < known - OLDEST_STEP:

@@ -142,17 +142,40 @@ def beginning(blocks: Sequence[BlockSum]) -> list[Any]:
     ]
 
 
-def taken(row: Any) -> Taken:
-    """An answer of `licet.reserve`."""
-    before = Spent(
-        calls=row["session_calls"],
-        calls_of_tool=row["tool_calls"],
-        cost_usd=row["session_cost"],
-        cost_usd_today=row["day_cost"],
-        cost_usd_of_tool=row["tool_cost"],
-        calls_today=row["day_calls"],
+def taken_or_wrong(row: Any) -> Taken | Unavailable:
+    """An answer of `licet.reserve`; an error, of this claim alone, if a counter says what no call can have spent."""
+    try:
+        before = Spent(
+            calls=_count(row["session_calls"]),
+            calls_of_tool=_count(row["tool_calls"]),
+            cost_usd=_money(row["session_cost"]),
+            cost_usd_today=_money(row["day_cost"]),
+            cost_usd_of_tool=_money(row["tool_cost"]),
+            calls_today=_count(row["day_calls"]),
+        )
+        return Taken(_count(row["granted"]), before)
+    except Unavailable as wrong:
+        return wrong
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise _changed(value)
+    return value
+
+
+def _money(value: object) -> Decimal:
+    """An amount of a counter. One below nothing would let calls spend beyond a limit."""
+    if type(value) is not Decimal or not value.is_finite() or value < 0:
+        raise _changed(value)
+    return value
+
+
+def _changed(value: object) -> Unavailable:
+    return Unavailable(
+        f"a budget in the database says {str(value)[:40]!a}, which licet never writes: an administrator of the "
+        "database has to put it right"
     )
-    return Taken(row["granted"], before)
 
 
 class PostgresBudgets:
@@ -359,12 +382,8 @@ class PostgresBudgets:
         if fine:
             arguments = reserving(numbered, self.owner, LEASE_SECONDS)
             rows = await connection.fetch(_RESERVE, *arguments, *self._signed(fine))
-        if not wrong:
-            return [taken(row) for row in rows]
-        answers = iter(rows)
-        return [
-            Unavailable(wrong[one.claim.agent]) if one.claim.agent in wrong else taken(next(answers)) for one in items
-        ]
+        answers = map(taken_or_wrong, rows)
+        return [Unavailable(wrong[one.claim.agent]) if one.claim.agent in wrong else next(answers) for one in items]
 
     def _signed(self, items: Sequence[Taking]) -> tuple[str | None, ...] | tuple[str, str, bytes, bytes]:
         """The node, the id of a batch, its body, and the signature."""
@@ -402,10 +421,15 @@ class PostgresBudgets:
         """Usages, and the blocks of this process that these count in full."""
         found: list[dict[tuple[str, str], tuple[int, Decimal]]] = [{} for _ in items]
         columns, blocks = (list(column) for column in zip(*items, strict=True)), frozenset[str]()
+        wrong: dict[int, Exception] = {}
         for row in await connection.fetch(_USAGE, *columns, self.leases.ids):
-            found[row["place"] - 1][row["kind"], row["tool"]] = row["calls"], row["cost_usd"]
+            at = row["place"] - 1
+            try:
+                found[at][row["kind"], row["tool"]] = _count(row["calls"]), _money(row["cost_usd"])
+            except Unavailable as changed:
+                wrong[at] = changed
             blocks = frozenset(row["blocks"] or ())
-        return [(_usage(one), blocks) for one in found]
+        return [wrong.get(at) or (_usage(one), blocks) for at, one in enumerate(found)]
 
 
 async def _settle_expired(connection: Connection) -> bool:

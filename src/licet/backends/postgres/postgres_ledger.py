@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -34,11 +34,11 @@ from licet.backends.postgres.batches import (
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
 from licet.backends.postgres.node_keys import (
-    NODE_KINDS,
     BegunLedger,
     Enrolled,
     Node,
     Operators,
+    is_node_act,
     no_operators,
     node_entry,
     not_enrolled,
@@ -46,7 +46,11 @@ from licet.backends.postgres.node_keys import (
 from licet.backends.postgres.sequencer import Sequencer
 from licet.backends.secrets import SigningKey, load_code
 from licet.core.ledger.entry import Entry, LinkedEntry, Row, Tail, hash_text
+from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import LedgerUnavailable, Unavailable
+
+if TYPE_CHECKING:
+    from licet.guard.freezing import OperatorKey
 
 _ROW = "entries.id, kind, agent, session, sequence, tool, verdict, time, hash, body"
 _BATCH = "batches.id AS batch, node, hashes, signature"
@@ -114,8 +118,8 @@ class PostgresLedger:
         self.chains = Chains(node)
         self.head = KeptHead(directory, now)
         self.enrolled = Enrolled(self._ask, self.head.begun, operators)
-        self.sequencer = Sequencer(database, self.head, operators)
-        self._database, self._now, self._operators, self._sequences = database, now, operators, sequences
+        self.sequencer = Sequencer(database, self.head)
+        self._database, self._now, self._sequences = database, now, sequences
         self._lane = database.lane(self._append, MOST_APPENDED)
         self._looks = database.lane(_lengths, MOST_APPENDED)
         self._sending: Sending | None = None
@@ -201,6 +205,27 @@ class PostgresLedger:
         """Let a node write no more; signed as in `enrol`."""
         await self._act("dismissal", node, key)
 
+    async def hand_over(self, operators: Sequence[str], key: "OperatorKey | None" = None) -> None:
+        """Let operators enrol and dismiss nodes from here on; nothing happens if they do already.
+
+        Signed by the key of the ledger, if the state has no operators so far, or by one of those it has.
+        """
+        begun = await self._read_nodes()
+        present = self.enrolled.operators
+        if present == tuple(operators):
+            return
+        signer = self._signer(begun, key if present else self.head.key)
+        await self.record(node_entry("operators", operators, begun.ledger, signer, self._now()))
+
+    def place_waiting(self) -> None:
+        """Give every entry its place that can have one, where this node has the key of the ledger."""
+        try:
+            self._database.wait(self.head.begun, STORE_SECONDS)
+            if self.head.key is not None:
+                self.sequencer.place_rest(STORE_SECONDS)
+        except Unavailable as wrong:
+            raise LedgerUnavailable(str(wrong)) from None
+
     def close(self) -> None:
         """Give the last entries their places, where this node has the key; the next entry goes on."""
         self.sequencer.stop()
@@ -223,6 +248,7 @@ class PostgresLedger:
             return begun
         await self.head.follow(connection)
         self.head.store()
+        await self._name_pinned(connection, begun)
         if not await self.enrolled.check_over(connection, self.node.public):
             await self._enrol_itself(connection, begun)
         await self._check_age(connection)
@@ -279,7 +305,7 @@ class PostgresLedger:
             except LedgerUnavailable as wrong:
                 # What is about nodes is judged by its own signature: somebody has to be able to enrol the first one.
                 begun = await self.head.begun(connection)
-                others = [at for at in sending.waiting if entries[at].kind not in NODE_KINDS]
+                others = [at for at in sending.waiting if not is_node_act(entries[at])]
                 sending.answer({at: LedgerUnavailable(*wrong.args) for at in others})
             await self._send(connection, begun, sending)
         except LedgerUnavailable as wrong:
@@ -303,12 +329,22 @@ class PostgresLedger:
     async def _enrol_itself(self, connection: Connection, begun: BegunLedger) -> None:
         """Enrol this node, if it has the key of the ledger and the state no operators; refuse otherwise."""
         key = self.head.key
-        if key is None or await self._operators():
-            raise not_enrolled(self.node.public)
-        if self.node.public in self.enrolled.ever:
-            raise LedgerUnavailable(f"this node was dismissed from this state: `licet state enrol {self.node.public}`")
-        entries = [node_entry("enrolment", self.node.public, begun.ledger, key, self._now())]
-        sending = sending_of(entries, entries)
+        is_dismissed = self.node.public in self.enrolled.ever
+        if key is None or self.enrolled.operators or is_dismissed:
+            raise not_enrolled(self.node.public, self.enrolled.operators, is_dismissed=is_dismissed)
+        await self._write_act(
+            connection, begun, node_entry("enrolment", [self.node.public], begun.ledger, key, self._now())
+        )
+
+    async def _name_pinned(self, connection: Connection, begun: BegunLedger) -> None:
+        """Hand over to the operators that are pinned here, if the state was moved here from a directory with them."""
+        key = self.head.key
+        if key is None or not (pinned := await self.enrolled.unknown_operators(connection)) or self.enrolled.operators:
+            return
+        await self._write_act(connection, begun, node_entry("operators", pinned, begun.ledger, key, self._now()))
+
+    async def _write_act(self, connection: Connection, begun: BegunLedger, entry: Entry) -> None:
+        sending = sending_of([entry], [entry])
         await self._send(connection, begun, sending)
         if (wrong := sending.answers[0]) is not None:
             raise wrong
@@ -343,7 +379,7 @@ class PostgresLedger:
         entries = read_rows(rows, begun.ledger)
         batches: dict[object, frozenset[bytes]] = {}
         for (row, entry), one in zip(entries, rows, strict=True):
-            if entry.kind in NODE_KINDS:
+            if is_node_act(entry):
                 continue
             if (signed := batches.get(one["batch"])) is None:
                 signed = batches[one["batch"]] = await self._signed(connection, begun, one)
@@ -365,14 +401,35 @@ class PostgresLedger:
     # Elsewhere --------------------------------------------------------------------------------------------------------
 
     async def _act(self, kind: Any, node: str, key: SigningKey | None) -> None:
-        begun = await self.begun()
-        signer = key or self.head.key
-        if signer is None:
-            raise LedgerUnavailable("the key of the ledger is on another node: an operator's key is needed here")
-        allowed = await self._operators() or (begun.key,)
-        if signer.public not in allowed:
-            raise LedgerUnavailable(f"{signer.public} is no operator of this state: {', '.join(allowed)}")
-        await self.record(node_entry(kind, node, begun.ledger, signer, self._now()))
+        begun = await self._read_nodes()
+        signer = self._signer(begun, key if key is not None or self.enrolled.operators else self.head.key)
+        await self.record(node_entry(kind, [node], begun.ledger, signer, self._now()))
+
+    async def _read_nodes(self) -> BegunLedger:
+        """What the ledger says about its nodes, after what this node has to say about them itself."""
+
+        async def read(connection: Connection) -> None:
+            begun.append(await self.head.begun(connection))
+            await self._name_pinned(connection, begun[-1])
+            await self.enrolled.read(connection)
+
+        begun: list[BegunLedger] = []
+        await self._ask(read)
+        return begun[-1]
+
+    def _signer(self, begun: BegunLedger, key: "OperatorKey | None") -> "OperatorKey":
+        """The key, if an act about nodes may be signed with it now."""
+        operators = self.enrolled.operators
+        if key is None:
+            raise LedgerUnavailable(
+                "this state has operators: sign with the key of one of them, --key FILE"
+                if operators
+                else "the key of the ledger is on another node: run this there, since the state has no operators"
+            )
+        if key.public in (operators or (begun.key,)):
+            return key
+        known = f"these are {', '.join(operators)}" if operators else "it has none, so the node with ledger.key signs"
+        raise LedgerUnavailable(f"{key.public} is no operator of this state: {known}")
 
     async def _ask(self, act: Callable[[Connection], Awaitable[object]]) -> None:
         """Read something; what is wrong with the database is an error of the ledger."""
@@ -384,6 +441,8 @@ class PostgresLedger:
                 await act(connection)
             except LedgerUnavailable as error:
                 wrong.append(error)
+            except (TypeError, ValueError, LookupError, AttributeError) as error:  # a column was changed
+                wrong.append(LedgerUnavailable(f"the ledger in the database was changed: {type(error).__name__}"))
 
         try:
             await self._database.once(asked)

@@ -5,7 +5,7 @@ with a session, its calls are linked anew and asked again: of such a call nothin
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +24,7 @@ from licet.backends.postgres.postgres_budgets import (
     beginning,
     new_id,
     reserving,
-    taken,
+    taken_or_wrong,
 )
 from licet.backends.postgres.postgres_leases import block_of
 from licet.backends.postgres.postgres_ledger import PostgresLedger
@@ -61,11 +61,19 @@ class PostgresOpening:
         ledger: PostgresLedger,
         budgets: PostgresBudgets,
         now: Callable[[], datetime] = SystemClock.now,
+        prepare: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """Take the stores of a node; `prepare` reads what is frozen, if that was not read."""
         self._database, self._ledger, self._budgets, self._now = database, ledger, budgets, now
+        self._prepare = prepare
         self._lane = database.lane(self._act, MOST_OPENED)
         self._sending: Sending | None = None
         self._ending: set[asyncio.Task[None]] = set()
+
+    async def prepare(self) -> None:
+        """Read what is frozen, if that was not read."""
+        if self._prepare is not None:
+            await self._prepare()
 
     async def open(self, begins: Beginning) -> Opened:
         """Open a call, or say why not; `LedgerUnavailable` if its decision could not be kept."""
@@ -181,10 +189,14 @@ class PostgresOpening:
             _OPEN, *batch.arguments(), *self._arguments([sending.items[at] for at in waiting])
         )
         found: list[list[Taken]] = [[] for _ in waiting]
+        answers: dict[int, _Answered | LedgerUnavailable] = {}
         for row in rows:
-            if row["claim"] is not None:
-                found[row["call"] - 1].append(taken(row))
-        answers: dict[int, _Answered] = {}
+            if row["claim"] is None:
+                continue
+            if isinstance(one := taken_or_wrong(row), Unavailable):
+                answers[waiting[row["call"] - 1]] = LedgerUnavailable(*one.args)
+            else:
+                found[row["call"] - 1].append(one)
         moved: dict[Session, Tail] = {}
         for row in rows:
             if row["claim"] is not None:
@@ -194,7 +206,7 @@ class PostgresOpening:
             if state == "opened":
                 chains.note(session_of(kept), Tail(kept.sequence, kept.hash))
             if state != "moved":
-                answers[waiting[place]] = _Answered(state, row["detail"] or "", found[place])
+                answers.setdefault(waiting[place], _Answered(state, row["detail"] or "", found[place]))
             elif row["tail_hash"] is not None:
                 moved[session_of(kept)] = Tail(row["tail_sequence"], row["tail_hash"])
         sending.answer(answers)

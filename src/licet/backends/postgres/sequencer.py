@@ -3,8 +3,8 @@
 - It takes entries of transactions before the oldest that is still open anywhere in the server: no further entry can
   come before them. A transaction that somebody forgot holds this back, and no call waits for it.
 - It takes what an enrolled node has signed, as it was signed. The entries of a session get their places in order.
-- One process at a time does this, under a lock of its transaction. One that slept fails on the number of a place that
-  is taken, or on the size of a head, and reads again.
+- One process at a time writes, under a lock of its transaction, and only after the head that it has read. One that
+  slept finds another head, and reads again; whatever it tries, no place and no head is given twice.
 - It continues the last head that this node has kept, and signs nothing on top of another tree.
 """
 
@@ -31,7 +31,7 @@ from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import Session, SignedBatch, read_batch, row_of
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.node_keys import NODE_KINDS, BegunLedger, NodeActs, Operators
+from licet.backends.postgres.node_keys import BegunLedger, NodeActs, is_node_act
 from licet.core.ledger.entry import (
     COLUMNS,
     NODES_AGENT,
@@ -48,11 +48,7 @@ from licet.core.ledger.entry import (
 from licet.core.ledger.merkle import Frontier, leaf_hash
 from licet.guard.deadlines import store_deadline
 
-_LOCK = 0x6C6963_0002  # nobody else takes this advisory lock
-_TURN = """
-SELECT pg_try_advisory_xact_lock($1) AS mine, pg_snapshot_xmin(pg_current_snapshot())::text AS before
-"""
-_BELOW = "SELECT below::text FROM licet.heads ORDER BY size DESC LIMIT 1"
+SEQUENCER_LOCK = 0x6C6963_0002  # nobody else takes this advisory lock: `place_entries` does
 _COLUMNS = "id, kind, entries.agent, entries.session, entries.sequence, tool, verdict, time, entries.hash, body"
 # Written so that each entry is looked up in the index of places, whatever the planner knows of both tables.
 _NO_PLACE = """LEFT JOIN LATERAL (SELECT true AS found FROM licet.places WHERE places.agent = entries.agent
@@ -73,11 +69,7 @@ FROM unnest($1::text[], $2::text[]) AS wanted (agent, session) JOIN LATERAL (
     WHERE places.agent = wanted.agent AND places.session = wanted.session ORDER BY places.sequence DESC LIMIT 1
 ) AS tail ON true
 """
-_PLACE = """
-INSERT INTO licet.places (number, hash, agent, session, sequence)
-SELECT $1 + at, hash, agent, session, sequence
-FROM unnest($2::bytea[], $3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS g (hash, agent, session, sequence, at)
-"""
+_PLACE = "SELECT licet.place_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _NODES = f"""
 SELECT {_COLUMNS} FROM licet.entries JOIN licet.places USING (agent, session, sequence)
 WHERE agent = $1 AND session = $2 AND entries.hash = places.hash ORDER BY sequence
@@ -135,8 +127,8 @@ class _Round(Struct, frozen=True):
 class Sequencer:
     """Gives places to entries while its process lives; `start` and `stop` may be called from any thread."""
 
-    def __init__(self, database: Database, head: KeptHead, operators: Operators) -> None:
-        self._database, self._head, self._operators = database, head, operators
+    def __init__(self, database: Database, head: KeptHead) -> None:
+        self._database, self._head = database, head
         self.reset()
 
     def reset(self) -> None:
@@ -145,6 +137,7 @@ class Sequencer:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_active = False
+        self._looks_in: asyncio.AbstractEventLoop | None = None  # while a look is under way
         self._forget()
 
     def _forget(self) -> None:
@@ -154,6 +147,7 @@ class Sequencer:
         self._tails: dict[Session, Tail] = {}
         self._waiting: dict[Key, _Candidate] = {}
         self._acts: NodeActs | None = None
+        self._before = ""  # where it has looked at everything: what is older has ended
         self._rescans = self._follows = False  # whether all entries before the cursor were looked at
         self.problem = ""
 
@@ -189,7 +183,7 @@ class Sequencer:
         """Give places to what can have one now; returns how many."""
         count, until = 0, store_deadline()
         while time.monotonic() < until:
-            done = await self._database.run(self._look)
+            done = await self._database.once(self._look)
             self._keep(done)
             count += done.places
             if not done.is_ours:
@@ -202,7 +196,7 @@ class Sequencer:
         while self._database.is_open_here():
             pause = STANDBY_SECONDS
             try:
-                done = await self._database.asked(self._look, time.monotonic() + CONNECT_TO_SERVER_SECONDS, True)
+                done = await self._database.asked(self._look, time.monotonic() + CONNECT_TO_SERVER_SECONDS, False)
                 self._keep(done)
                 self.problem = ""
                 if done.is_ours:
@@ -218,16 +212,27 @@ class Sequencer:
             self._size = done.head.size
             self._head.advance(done.head, done.frontier)
 
-    # One look, in one transaction, which may be repeated after a lost connection -------------------------------------
+    # One look, which may be repeated after a lost connection: it writes in one statement, or nothing ------------------
 
     async def _look(self, connection: Connection) -> _Round:
-        turn = await connection.fetchrow(_TURN, _LOCK)
+        loop = asyncio.get_running_loop()
+        if self._looks_in is loop:  # one at a time; a look in a loop that was closed goes on no more
+            return _Round(is_ours=False)
+        self._looks_in = loop
+        try:
+            return await self._looked(connection)
+        finally:
+            if self._looks_in is loop:
+                self._looks_in = None
+
+    async def _looked(self, connection: Connection) -> _Round:
         begun = await self._head.begun(connection)
         key = self._head.key
-        if not turn["mine"] or key is None:
+        if key is None:
             self._is_active = False
             return _Round(is_ours=False)
-        last = await self._head.follow(connection)
+        newest = await self._head.newest(connection)
+        last = await self._head.follow(connection, newest)
         if last.facts.size != self._size:
             was_active, is_new = self._is_active, self._size < 0
             self._forget()
@@ -235,12 +240,13 @@ class Sequencer:
             if was_active or not is_new:  # another sequencer works: look again in a while whether it still does
                 return _Round(is_ours=False)
         self._is_active = True
+        before: str = newest.row["before"]
+        if before == self._before and not self._rescans:  # no transaction has ended that was not looked at
+            return _Round()
         size, self._size = self._size, -1  # until this is committed, whatever is remembered is doubtful
-        operators = await self._operators()
         if self._acts is None:
-            self._acts = await placed_nodes(connection, begun, operators)
-        before: str = turn["before"]
-        cursor = self._cursor or _Cursor(await connection.fetchval(_BELOW))
+            self._acts = await placed_nodes(connection, begun)
+        cursor = self._cursor or _Cursor(newest.row["below"])
         if self._rescans:
             cursor, self._rescans, self._follows = _Cursor("0"), False, False
         found = await connection.fetch(
@@ -259,7 +265,8 @@ class Sequencer:
             self._cursor = _Cursor(end["known"], end["agent"], end["session"], end["sequence"])
         else:
             self._cursor = cursor
-        placed = await self._judged(connection, found, operators)
+        self._before = "" if is_full else before
+        placed = await self._judged(connection, found)
         if not placed:
             self._size = size
             return _Round(is_full=is_full)
@@ -271,16 +278,16 @@ class Sequencer:
             [row.session for row in placed],
             [row.sequence for row in placed],
         )
-        await connection.execute(_PLACE, last.facts.size, *columns)
         head = self._head.signed(key, begun, frontier)
         seen = found[-1]["known"] if is_full else before
         below = min([int(seen), *(one.xid for one in self._waiting.values())])
-        await self._head.insert(connection, head, frontier, str(below))
+        kept = head.size, head.body, head.signature, bytes(frontier), str(below)
+        if not await connection.fetchval(_PLACE, last.facts.size, *columns, *kept):  # another one was faster
+            self._forget()
+            return _Round(is_ours=False)
         return _Round(is_full=is_full, places=len(placed), head=head, frontier=frontier)
 
-    async def _judged(
-        self, connection: Connection, found: Sequence[Mapping[str, Any]], operators: Sequence[str]
-    ) -> list[Row]:
+    async def _judged(self, connection: Connection, found: Sequence[Mapping[str, Any]]) -> list[Row]:
         """Those that get the next places, in order; entries that wait for one before them are remembered."""
         acts = self._acts
         assert acts is not None  # noqa: S101 - it was read before
@@ -289,7 +296,7 @@ class Sequencer:
         placed: list[Row] = []
         for one in found:
             row = row_of(one)
-            facts = _problem(row, batches.get(one["batch"]), acts, operators)
+            facts = _problem(row, batches.get(one["batch"]), acts)
             if isinstance(facts, str):
                 continue
             candidate: _Candidate | None = _Candidate(row, facts.previous, int(one["known"]))
@@ -304,17 +311,18 @@ class Sequencer:
                     break
                 placed.append(candidate.row)
                 self._tails[session] = Tail(sequence, candidate.row.hash)
-                if candidate.row.kind in NODE_KINDS:
-                    self._count(acts, candidate.row, operators)
+                if is_node_act(candidate.row):
+                    self._count(acts, candidate.row)
                 sequence += 1
                 candidate = self._waiting.pop((*session, sequence), None) if self._waiting else None
         return placed
 
-    def _count(self, acts: NodeActs, row: Row, operators: Sequence[str]) -> None:
+    def _count(self, acts: NodeActs, row: Row) -> None:
         """Count an entry about a node from its place on."""
-        known = len(acts.enrolled)
-        acts.apply(read_entry(row.body), operators)
-        self._rescans = self._rescans or len(acts.enrolled) > known  # what the node wrote before may count now
+        known, operators = len(acts.enrolled), acts.operators
+        acts.apply(read_entry(row.body))
+        # What the node wrote before may count now, and so may enrolments of the operators.
+        self._rescans = self._rescans or len(acts.enrolled) > known or acts.operators != operators
 
     async def _read_tails(self, connection: Connection, sessions: Iterable[Session]) -> None:
         if len(self._tails) > MOST_TAILS:
@@ -332,7 +340,7 @@ async def _batches(connection: Connection, ledger: str, wanted: Iterable[bytes])
     return {one["id"]: read_batch(ledger, *one) for one in await connection.fetch(_BATCHES, list(wanted))}
 
 
-def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs, operators: Sequence[str]) -> _Facts | str:
+def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs) -> _Facts | str:
     """Why an entry gets no place; what is judged further if nothing is wrong with it so far."""
     if batch is None:
         return "it has no signature of a node"
@@ -353,19 +361,19 @@ def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs, operators: Seq
         return f"its index says {name} `{getattr(row, name)}`, and the entry says `{getattr(facts, name)}`"
     if batch.node in acts.enrolled:
         return facts
-    if facts.kind in NODE_KINDS:  # it counts by its own signature, whoever sent it
+    if is_node_act(facts):  # it counts by its own signature, whoever sent it
         with suppress(Unsound):
-            if not acts.problem(read_entry(row.body), operators):
+            if not acts.problem(read_entry(row.body)):
                 return facts
     return f"the node {batch.node} is not enrolled"
 
 
-async def placed_nodes(connection: Connection, begun: BegunLedger, operators: Sequence[str]) -> NodeActs:
+async def placed_nodes(connection: Connection, begun: BegunLedger) -> NodeActs:
     """The nodes that the entries in the tree enrol."""
     acts = NodeActs(begun.ledger, begun.key)
     for one in await connection.fetch(_NODES, NODES_AGENT, NODES_SESSION):
         with suppress(Unsound, TypeError, ValueError):  # one that was changed enrols nobody
             row = row_of(one)
             check_row(row)
-            acts.apply(read_entry(row.body), operators)
+            acts.apply(read_entry(row.body))
     return acts

@@ -23,7 +23,7 @@ from licet.backends.postgres.address import Address
 from licet.backends.postgres.batches import SignedBatch, read_batch
 from licet.backends.postgres.changed_schema import changed_code, changed_tables
 from licet.backends.postgres.database import Database, Secret
-from licet.backends.postgres.node_keys import NODE_KINDS, NodeActs
+from licet.backends.postgres.node_keys import NodeActs, is_node_act
 from licet.backends.postgres.postgres_reader import PostgresReader, Unreadable
 from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import (
@@ -76,7 +76,7 @@ def verify_database(
 ) -> Outcome:
     """Verify the ledger at an address against a public key, and against heads that were kept elsewhere.
 
-    Nodes are enrolled by the `operators` of the state, or by the key of the ledger where it has none.
+    `operators` are those that are pinned here: the ledger must have named them.
 
     `keys` is the path of the ledger's key files on this node, without their endings: next to them is the last head that
     the node has seen. It is read first, because it never covers more than the database has at that time.
@@ -132,7 +132,14 @@ class _Pass:
             return outcome
         found = self._wrong_ledger(outcome) or self._wrong_heads()
         waiting, wrong_waiting = (0, None) if found is not None else self._unplaced(outcome)
-        found = found or wrong_waiting or self._changed_code(outcome) or self._used_twice() or outcome.finding
+        found = (
+            found
+            or wrong_waiting
+            or self._wrong_operators(outcome)
+            or self._changed_code(outcome)
+            or self._used_twice()
+            or outcome.finding
+        )
         return replace(outcome, finding=found, waiting=waiting, unknown=self._reader.unknown())
 
     def _first(self, finding: Finding | None) -> Finding | None:
@@ -170,14 +177,14 @@ class _Pass:
             return found.problem
         if row.hash not in found.hashes:
             return f"the node that signed its batch did not sign this entry: {_short(found.node)}"
-        if row.kind not in NODE_KINDS:
+        if not is_node_act(row):
             return "" if found.node in self._acts.ever else f"the node {_short(found.node)} is not enrolled"
         try:  # it counts by its own signature, whoever wrote it
             entry = read_entry(row.body)
         except Unsound:  # the core says what is wrong with it
             return ""
-        wrong = self._acts.problem(entry, self._operators)
-        self._acts.apply(entry, self._operators)
+        wrong = self._acts.problem(entry)
+        self._acts.apply(entry)
         return wrong
 
     def _unplaced(self, outcome: Outcome) -> tuple[int, Finding | None]:
@@ -237,6 +244,13 @@ class _Pass:
         if f'"{root}"'.encode() in body:
             return None
         return Finding("column", size, "the edge of the tree that is kept with the newest head is not what it signs")
+
+    def _wrong_operators(self, outcome: Outcome) -> Finding | None:
+        """Operators that are pinned here, and that no entry names although others name nodes."""
+        acts = self._acts
+        if not self._operators or self._operators in acts.handed_over or acts.ever == {self._key}:
+            return None
+        return Finding("missing", outcome.entries + 1, "the one that names the operators that are pinned here")
 
     def _changed_code(self, outcome: Outcome) -> Finding | None:
         wrong = changed_code(self._reader)

@@ -36,13 +36,15 @@ CREATE INDEX leases_by_expiry ON licet.leases (expires);
 CREATE INDEX leases_by_owner ON licet.leases (owner);
 
 -- A plan is made when a connection first uses a function, perhaps while the tables are empty, and stays: one that reads
--- a whole table would be slower with every call. And to compile one takes longer than it runs. Hence the settings.
+-- a whole table would be slower with every call. And to compile one, or to plan for each length of an array, takes
+-- longer than it runs. Hence the settings.
 
 -- Take counters, in the order in which they are given, which is that of their keys.
 CREATE FUNCTION licet.take_counters(agents text[], kinds text[], names text[], tools text[])
 RETURNS TABLE (place integer, calls bigint, cost_usd numeric)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     INSERT INTO budget_counters AS new (agent, kind, name, tool)
@@ -66,7 +68,8 @@ END $$;
 CREATE FUNCTION licet.add_to_counters(
     agents text[], kinds text[], names text[], tools text[], more_calls bigint[], more_cost numeric[]
 ) RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     UPDATE budget_counters AS c SET calls = c.calls + k.calls, cost_usd = c.cost_usd + k.cost_usd
@@ -93,7 +96,7 @@ CREATE FUNCTION licet.reserve(
     granted integer, session_calls bigint, session_cost numeric, tool_calls bigint, tool_cost numeric,
     day_calls bigint, day_cost numeric
 ) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     calls bigint[]; spent numeric[]; calls_now bigint[]; spent_now numeric[];
@@ -104,8 +107,8 @@ DECLARE
     b_session_calls bigint[] := '{}'; b_session_cost numeric[] := '{}'; b_tool_calls bigint[] := '{}';
     b_tool_cost numeric[] := '{}'; b_day_calls bigint[] := '{}'; b_day_cost numeric[] := '{}';
 BEGIN
-    IF EXISTS (SELECT FROM unnest(costs) AS one WHERE one < 0) THEN
-        RAISE EXCEPTION 'a claim costs less than nothing';
+    IF EXISTS (SELECT FROM unnest(costs) AS one WHERE (one BETWEEN 0 AND 1e100) IS NOT TRUE) THEN
+        RAISE EXCEPTION 'a claim costs less than nothing, or no amount';
     END IF;
     SELECT array_agg(c.calls ORDER BY c.place), array_agg(c.cost_usd ORDER BY c.place)
         INTO calls, spent FROM take_counters(agents, kinds, names, tools) AS c;
@@ -253,7 +256,8 @@ CREATE FUNCTION licet.settle(
     reserved numeric[], costs numeric[], made_calls integer[]
 ) RETURNS TABLE (place integer, cost_usd numeric)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     more_calls bigint[]; more_cost numeric[];
@@ -290,7 +294,8 @@ END $$;
 -- no call may begin. Like every transaction here, one that also takes counters takes those first.
 CREATE FUNCTION licet.begin_leased(ids text[], numbers bigint[], calls integer[], spent numeric[]) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM FROM leases AS l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
@@ -303,7 +308,8 @@ END $$;
 -- Go on with the blocks of a process; returns those that are still there.
 CREATE FUNCTION licet.renew_leases(of_owner text, seconds double precision) RETURNS SETOF text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM FROM leases AS l WHERE l.owner = of_owner ORDER BY l.id FOR UPDATE;
     RETURN QUERY
@@ -314,7 +320,8 @@ END $$;
 -- End one block of a process that has died, at what its calls have taken. Returns its id, or null if there is none.
 CREATE FUNCTION licet.settle_expired() RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off AS $$
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     block reservations; lease leases; keys text[];
 BEGIN
