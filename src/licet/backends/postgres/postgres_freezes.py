@@ -28,7 +28,9 @@ from licet.guard.ports import LedgerUnavailable, Unavailable, free_after_fork
 CHANNEL = "licet_freezes"
 _PURPOSE = "state act"  # of the signatures of nodes
 _ADD = "SELECT licet.add_state_act($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-_ALL = "SELECT body, node, signature FROM licet.state_acts ORDER BY number"
+_ALL = """SELECT body, node, signature, id, kind = 'freeze' AND NOT EXISTS (
+    SELECT FROM licet.thawed WHERE thawed.id = state_acts.id
+) AS stops FROM licet.state_acts ORDER BY number"""
 _FROZEN = """SELECT licet.frozen(asked.agent, asked.tool)
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked(agent, tool, place) ORDER BY asked.place"""
 
@@ -59,6 +61,7 @@ class PostgresFreezes:
         self._recorded: tuple[Entry, ...] | None = None  # read once: what comes later is heard of
         self._acts: dict[str, StateAct] = {}  # verified; never forgotten
         self._unsound: tuple[str, ...] = ()
+        self._strays: tuple[str, ...] = ()
         self._view: StateView | None = None
         self._wrong = ""  # why the state cannot be used
         self._loads = 0  # that are under way
@@ -185,7 +188,8 @@ class PostgresFreezes:
         except Unavailable as wrong:
             self._wrong = str(wrong)
             raise
-        self._view, self._wrong = replace(view, unsound=(*self._unsound, *view.unsound)), ""
+        self._view = replace(view, unsound=(*self._unsound, *view.unsound), strays=self._strays)
+        self._wrong = ""
 
     async def _read(self) -> None:
         """Add what is in the table, and at first in the ledger, to what this node knows."""
@@ -197,17 +201,20 @@ class PostgresFreezes:
             self._recorded = tuple(sorted(found, key=_place))
         rows = await self._database.once(lambda connection: connection.fetch(_ALL))
         unsound: list[str] = []
-        for body, node, signature in rows:
+        strays: list[str] = []
+        for body, node, signature, id_of_row, stops in rows:
             try:
                 act = read_row(body)
             except Unsound as wrong:
                 unsound.append(str(wrong))
-                continue
-            if is_signed(node, _PURPOSE, body, signature) and await self._enrolled(node):
-                self._acts.setdefault(act.id, act)
             else:
+                if is_signed(node, _PURPOSE, body, signature) and await self._enrolled(node):
+                    self._acts.setdefault(act.id, act)
+                    continue
                 unsound.append(f"{act.kind} {act.id}: no enrolled node has signed it")
-        self._unsound = tuple(unsound)
+            if stops is True and type(id_of_row) is str:
+                strays.append(id_of_row)
+        self._unsound, self._strays = tuple(unsound), tuple(strays)
 
 
 def _place(entry: Entry) -> int:
