@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,10 +20,12 @@ from gateway.test_stdio import GIVEN, LICET, SERVER
 from gateway.workspaces import AGENT, Workspace
 from hooks.coding_agents import POLICY as CODER
 from hooks.coding_agents import Claude, Project, new_arguments, verdict
+from hooks.residents import ended, living_below
 from licet import Backends, Gate, load_manifest, tool
 from licet.assemble.states import DatabaseState, own_directory
 from licet.mcp.protocol import CALL_ID_KEY
 from pins import pinned
+from postgres_server import server
 from sandbox.levels import needs_walls
 
 __all__ = ["runner"]  # a fixture
@@ -79,7 +82,9 @@ class Team:
     def __init__(self, place: Path, address: str, *nodes: str) -> None:
         self.place, self.address = place, address
         (place / "desk.json").write_text(policy("call", {}))
-        (place / "flow.json").write_text(policy("manifest", {"args": {"to": {"flow": "to"}}}, flow={"preset": "guarded"}))
+        (place / "flow.json").write_text(
+            policy("manifest", {"args": {"to": {"flow": "to"}}}, flow={"preset": "guarded"})
+        )
         asyncio.run(self._enrol(nodes))
 
     async def _enrol(self, nodes: tuple[str, ...]) -> None:
@@ -147,7 +152,10 @@ def test_what_one_node_does_counts_at_the_others(team: Team) -> None:
         assert await said(flowing[1], "send_mail", session="read", to="mallory@evil.example") == "APPROVAL_DENIED"
 
         # The end of a session, and then a freeze, stop what runs at other nodes.
-        for words, reason in ((("session", "end", "SESSION_ENDED"), "SESSION_ENDED"), (("freeze", "--why", "x"), "FROZEN")):
+        for reason, *words in (
+            ("SESSION_ENDED", "session", "end", "SESSION_ENDED"),
+            ("FROZEN", "freeze", "--why", "x"),
+        ):
             RUNNING.clear()
             running = [asyncio.create_task(said(one, "wait", session=reason)) for one in (a, b)]
             while len(RUNNING) < 2:
@@ -172,25 +180,26 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "a"))
     yield tmp_path
+    ended(living_below(tmp_path))
 
 
-# @pytest.mark.skipif(not LONG, reason="takes long: LICET_LONG=1")
+@pytest.mark.skipif(not LONG, reason="takes long: LICET_LONG=1")
 def test_gateways_programs_and_hooks_of_several_nodes_are_one_team(team: Team, home: Path) -> None:
     needs_walls()
     workspace = Workspace(team.place / "policy", team.place / "unused", {"s": SERVER}, GIVEN)
     (team.place / "counting.py").write_text(
-        "from licet import tool\n\n\n@tool(capabilities={}, effect='read_only')\n"
+        "from licet import tool\n\n\n@tool(capabilities={}, effect='read_only', sandbox='restricted')\n"
         "async def count() -> str:\n    return 'counted'\n"
     )
-    (team.place / "serve.json").write_text(
-        json.dumps({"agent": "desk", "tools": {"count": {"from": "counting:count"}}, "capabilities": {"tools": ["count"]}})
-    )
+    served_policy = {"agent": "desk", "tools": {"count": {"from": "counting:count"}}}
+    (team.place / "serve.json").write_text(json.dumps({**served_policy, "capabilities": {"tools": ["count"]}}))
     team.run("a", "hooks", "state", team.address)
     claude = Claude(Project(home, CODER))
 
     @asynccontextmanager
     async def connection(node: str, *words: str) -> AsyncIterator[Client]:
-        async with process_client([*LICET, *words, "--session", "shared"], environment=team.environment(node)) as (one, _):
+        words = (*LICET, *words, "--session", "shared")
+        async with process_client(words, environment=team.environment(node)) as (one, _):
             yield one
 
     async def line(text: str) -> tuple[str, str]:
@@ -213,11 +222,10 @@ def test_gateways_programs_and_hooks_of_several_nodes_are_one_team(team: Team, h
             connection("b", *gateway) as second,
             connection("b", "serve", str(team.place / "serve.json")) as served,
         ):
-            once = {CALL_ID_KEY: "order-1"}
+            once: dict[str, Any] = {CALL_ID_KEY: "order-1"}
             assert await first.say("pid", **once) == await second.say("pid", **once)
-            print(await served.tools(), served.errors)
             assert await served.say("count") == "counted"
-            print(await line("echo a line"))
+            assert (await line("echo a line"))[1] == "a line\n"
             command = [*LICET, "run", "--allow-read", ".", "--", "sh", "-c", "echo started; sleep 60"]
             program = await asyncio.create_subprocess_exec(
                 *command, cwd=team.place, env=team.environment("b"), stdout=asyncio.subprocess.PIPE,
@@ -226,20 +234,26 @@ def test_gateways_programs_and_hooks_of_several_nodes_are_one_team(team: Team, h
             assert program.stdout is not None
             assert await program.stdout.readline() == b"started\n"
             running = [await one.begin("tools/call", {"name": "stays", "arguments": {}}) for one in (first, second)]
-            await asyncio.sleep(0.5)
-            await team.runs("c", "freeze", "--why", "strange")
+            begun = "SELECT count(*) FROM licet.entries WHERE tool = 's.stays'"
+            while await server().sql(begun, database=urlsplit(team.address).path.strip("/")) < 2:
+                await asyncio.sleep(0.05)
+
+            await team.runs("c", "freeze", "--why", "strange mails")
             began = time.monotonic()
             for one, number in zip((first, second), running, strict=True):
-                print(text_of(await one.wait(number)))
-            print(time.monotonic() - began)
-            print(await program.communicate(), time.monotonic() - began)
+                assert text_of(await one.wait(number)) == "FROZEN: strange mails"
+            assert b"strange mails" in (await program.communicate())[1]
+            assert time.monotonic() - began < 5  # within a second, on a machine with nothing else to do
             for one, name in ((first, "echo"), (second, "echo"), (served, "count")):
-                print(text_of(await one.call(name)))
-            print(await line("echo another"))
+                assert text_of(await one.call(name)) == "FROZEN: strange mails"
+            assert "FROZEN: strange mails" in (await line("echo another"))[1]
             await team.runs("a", "thaw", "--all")
-            for one, name in ((first, "echo"), (second, "echo"), (served, "count")):
-                print(text_of(await one.call(name)))
-            print(await line("echo another"))
+            for one in (first, second):
+                while (again := await one.say("echo")) != "{}":  # its server was ended, and starts again
+                    assert "is not running" in again
+                    await asyncio.sleep(0.1)
+            assert await served.say("count") == "counted"
+            assert (await line("echo another"))[1] == "another\n"
 
     asyncio.run(asyncio.wait_for(scene(), 200))
     for node in "abc":
