@@ -22,6 +22,7 @@ from benchmarks import (
     inspection,
     learn,
     lint,
+    nodes,
     programs,
     receipts,
     startup,
@@ -49,6 +50,7 @@ PARTS: dict[str, Callable[[Effort], list[Row]]] = {
     "wasm": wasm.measure,
     "floods": floods.measure,
     "gateway": gateway.measure,
+    "nodes": nodes.measure,
 }
 
 

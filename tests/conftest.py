@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -53,6 +54,19 @@ def postgres() -> Iterator[str]:
     yield fresh()
     if (states := sys.modules.get("licet.assemble.states")) is not None:
         states.close_databases()
+
+
+@pytest.fixture
+def pooled(postgres: str) -> Iterator[str]:
+    """The address of the same database by way of a transaction pooler."""
+    from postgres_server import NoServer, Pooler, server
+
+    try:
+        pooler = Pooler(server())
+    except NoServer as why:
+        pytest.skip(str(why))
+    yield pooler.url(urlsplit(postgres).path.removeprefix("/"))
+    pooler.stop()
 
 
 @pytest.hookimpl(optionalhook=True)

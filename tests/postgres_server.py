@@ -22,8 +22,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from licet.backends.postgres.migrations import migrate
 
 _NUMBERS = itertools.count(1)
@@ -71,8 +69,10 @@ def server_user() -> dict[str, Any]:
     """How to start a program as the user of the server: another one where root runs the tests."""
     if os.geteuid() != 0:
         return {}
-    nobody = pwd.getpwnam("nobody")
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    # Not `nobody`, as whom other tests run programs: the kernel counts the processes of a user.
+    names = {one.pw_name: one for one in pwd.getpwall()}
+    found = next(names[name] for name in ("postgres", "daemon", "nobody") if name in names)
+    return {"user": found.pw_uid, "group": found.pw_gid, "extra_groups": []}
 
 
 def _runs(program: Path) -> bool:
@@ -251,6 +251,8 @@ async def _with_tables(server: Server) -> None:
 
 def fresh(major: int | None = None) -> str:
     """The address of a new database with the tables of licet."""
+    import pytest  # not where the benchmark uses this module
+
     try:
         there = server(major)
     except NoServer as why:
@@ -263,7 +265,7 @@ def fresh(major: int | None = None) -> str:
 class Standby(Server):
     """A server that follows another one, until it is promoted."""
 
-    def __init__(self, of: Server, name: str = "standby") -> None:
+    def __init__(self, of: Server, name: str = "standby", *, durable: bool = False) -> None:
         if not (of.bin / "pg_basebackup").exists():
             raise NoServer("this PostgreSQL has no pg_basebackup")
         copy = Path(tempfile.mkdtemp(prefix="licet-pg-copy-", dir="/tmp"))
@@ -284,7 +286,7 @@ class Standby(Server):
             "--no-sync",
         )
         try:
-            super().__init__(of.bin, data=copy / "data", primary_conninfo=source, hot_standby="on")
+            super().__init__(of.bin, durable=durable, data=copy / "data", primary_conninfo=source, hot_standby="on")
         finally:
             shutil.rmtree(copy, ignore_errors=True)
 

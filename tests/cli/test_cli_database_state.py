@@ -5,6 +5,7 @@ import json
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -144,6 +145,71 @@ def test_another_node_writes_once_it_is_enrolled(desk: Desk, tmp_path: Path) -> 
     assert "dismissed" in desk.run("state", "nodes")
     desk.run("call", "agent.yaml", "count", code=1, at="elsewhere")
     assert "a state directory has no nodes" in desk.run("state", "nodes", "--state", str(tmp_path), code=2)
+
+
+def test_operators_are_set_first_or_later_and_nodes_go_on(desk: Desk, tmp_path: Path) -> None:
+    anna, bert = (desk.run("state", "key", f"{name}.pem").strip() for name in ("anna", "bert"))
+
+    def joins(at: str, operator: str) -> None:
+        """As docs/nodes.md says: the keys of the operators are pinned, and one of them enrols the node."""
+        said = desk.run("state", "init", "--operator", anna, at=at)
+        enrol = re.search(r"licet (state enrol ed25519:[A-Za-z0-9_-]{43}) --key FILE", said)
+        assert enrol is not None, said
+        assert "another node" not in desk.run(*enrol[1].split(), code=1)  # the key of the ledger enrols nobody now
+        desk.run(*enrol[1].split(), "--key", operator, at="operator")  # a machine that is no node
+
+    assert "operators set" in (said := desk.run("state", "init", "--operator", anna))
+    assert "not enrolled" not in said
+    assert desk.run("call", "agent.yaml", "count") == "1\n"
+    joins("second", "anna.pem")
+    assert desk.run("call", "agent.yaml", "count", at="second") == "2\n"
+    assert "fine: " in desk.run("receipts", "verify")
+
+    # Other operators: both nodes go on once they know them, and what was written before still counts.
+    desk.run("state", "init", "--operator", bert, "--key", "anna.pem")
+    assert "has other operators" in desk.run("call", "agent.yaml", "count", at="second", code=1)
+    assert "known: pinned here" in desk.run("state", "init", "--operator", bert, at="second")
+    assert desk.run("call", "agent.yaml", "count", at="second") == "3\n"
+    assert desk.run("call", "agent.yaml", "count") == "4\n"
+    assert "fine: " in desk.run("receipts", "verify")
+
+
+def test_a_state_with_operators_moves_to_a_database_and_back(desk: Desk, tmp_path: Path, postgres: str) -> None:
+    anna = desk.run("state", "key", "anna.pem").strip()
+    there, back = str(tmp_path / "there"), str(tmp_path / "back")
+    desk.run("state", "init", "--operator", anna, state=there)
+    assert desk.run("call", "agent.yaml", "count", state=there) == "1\n"
+    desk.run("state", "move", there, postgres)  # as the owner of the tables, from whom nodes differ by nothing
+    assert anna in desk.run("state", "show")
+    for at in ("state", "second"):
+        enrol = re.search(r"licet (state enrol \S+) --key", desk.run("state", "init", "--operator", anna, at=at))
+        assert enrol is not None
+        desk.run(*enrol[1].split(), "--key", "anna.pem")
+    assert desk.run("call", "agent.yaml", "count") == "2\n"
+    assert desk.run("call", "agent.yaml", "count", at="second") == "3\n"
+
+    # Who may not move it leaves no key behind, with which the directory would look robbed.
+    assert "who owns its tables may move a ledger" in desk.run("state", "move", desk.address, back, code=1)
+    assert not (tmp_path / "back" / "ledger.key").exists()
+    # Entries of the second node had no place so far, and no gate runs that gives them one.
+    desk.run("state", "move", postgres, back)
+    assert desk.run("call", "agent.yaml", "count", state=back) == "4\n"
+    assert "fine: " in desk.run("receipts", "verify", state=back)
+
+
+@pytest.mark.parametrize("text", ["postgresql:/runner@/x", "postgresql:runner@/x", "postgres:/x"])
+def test_an_address_with_a_slash_too_few_is_no_directory(desk: Desk, text: str) -> None:
+    assert "is no state" in desk.run("call", "agent.yaml", "count", "--state", text, code=2)
+    assert not list(desk.folder.glob("postgres*"))
+
+
+def test_a_command_waits_once_for_a_server_that_it_never_reached(desk: Desk, tmp_path: Path) -> None:
+    limits = {"capabilities": {**POLICY["capabilities"], "limits": {"wall_seconds": 2}}}
+    (tmp_path / "agent.yaml").write_text(json.dumps(POLICY | limits))
+    began = time.monotonic()
+    said = desk.run("call", "agent.yaml", "count", state=f"postgresql://runner@/x?host={tmp_path}", code=1)
+    assert "cannot be reached" in said or "did not answer" in said
+    assert time.monotonic() - began < 20
 
 
 def test_a_password_is_found_in_the_secrets_of_the_command(desk: Desk, tmp_path: Path) -> None:

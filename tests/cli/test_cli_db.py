@@ -109,6 +109,14 @@ def test_a_role_is_given_the_least_that_processes_need(empty: str) -> None:
     assert not {table for table, _ in mine} & {"entries", "batches", "places", "heads", "steps", "freezes", "answers"}
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
         sql(name_of(empty), "CREATE TABLE licet.mine (x int)", "SELECT 1", user=user)
+    # Nobody else may call a function, and none looks for its tables where a caller could put others.
+    wrong = sql(
+        name_of(empty),
+        "SELECT coalesce(array_agg(proname::text), '{}') FROM pg_proc WHERE pronamespace = 'licet'::regnamespace "
+        "AND (has_function_privilege('public', oid, 'EXECUTE') "
+        "OR NOT coalesce(proconfig, '{}') @> '{\"search_path=licet, pg_temp\"}')",
+    )
+    assert not wrong
 
 
 @pytest.mark.parametrize(

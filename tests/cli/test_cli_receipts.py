@@ -112,7 +112,7 @@ def test_verify_lists_calls_that_began_and_have_no_receipt(here: Path, ledger: S
 
 
 def test_a_list_reports_how_many_entries_were_not_searched(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("licet.backends.ledger.reader._MOST_LOOKED_AT", 1)
+    monkeypatch.setattr("licet.backends.ledger.reader.SEARCHED_UNENDED", 1)
     without_receipts(state := make(here / "made"))
     late = run(state, "receipts", "list", "--session", "late")
     assert [line.split()[3] for line in late.stdout.splitlines()[1:]] == ["look"]

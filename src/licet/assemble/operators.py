@@ -6,7 +6,7 @@ whose pinned copy is missing, while its ledger has such an entry, is not used.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from licet.backends.freezes import Operators
 from licet.core.ledger.state_acts import StateAct, StateView, entry_of
@@ -25,6 +25,14 @@ class PinsOperators(Freezes, Protocol):
         """Pin the keys of the operators in the directory of the state."""
 
 
+@runtime_checkable
+class HasNodes(Protocol):
+    """A ledger that many nodes write, which somebody enrols."""
+
+    async def hand_over(self, operators: Sequence[str], key: OperatorKey | None = None) -> None:
+        """Let operators enrol and dismiss nodes from here on; nothing happens if they do already."""
+
+
 async def set_operators(
     freezes: PinsOperators, ledger: Ledger, keys: Sequence[str], now: datetime, key: OperatorKey | None = None
 ) -> StateAct | None:
@@ -40,9 +48,13 @@ async def set_operators(
         raise ActRefused(f"{wrong[0]} is no usable public key: make one with `licet state key FILE`")
     view = await freezes.unpinned()
     if view.keys == wanted:
+        if isinstance(ledger, HasNodes):
+            await ledger.hand_over(wanted, key)
         await freezes.pin(Operators(ledger=view.ledger, keys=wanted))
         return None
     act = operator_act("operators", wanted, now, view, "command", key)
+    if isinstance(ledger, HasNodes):
+        await ledger.hand_over(wanted, key)
     await ledger.record(entry_of(act))
     await freezes.pin(Operators(ledger=view.ledger or (await freezes.unpinned()).ledger, keys=wanted))
     await freezes.add(act)

@@ -54,6 +54,8 @@ def _move(source: State, target: State, progress: Progress | None) -> MovedState
             )
         elif isinstance(source, DatabaseState) and isinstance(target, DirectoryState):
             database = source.database
+            # Gates are stopped, so nobody else does: entries of other nodes wait for a node with this key.
+            source.ledger().place_waiting()
             moved = ledger_to_file(
                 database,
                 source.directory,
@@ -66,6 +68,8 @@ def _move(source: State, target: State, progress: Progress | None) -> MovedState
         else:
             raise MoveRefused("one of these states cannot be moved")
         _pin(source.directory, target.directory)
+        if isinstance(target, DatabaseState) and (operators := _operators(target.directory)):
+            asyncio.run(target.ledger().hand_over(operators))
     except (NotMoved, LedgerUnavailable, Unavailable) as wrong:
         raise MoveRefused(str(wrong)) from None
     return MovedState(moved.entries, moved.aside)

@@ -10,6 +10,7 @@ user, so that all policies here are one node. In a process, all stores of a node
 import asyncio
 import hashlib
 import os
+import re
 import shlex
 import threading
 from collections.abc import Awaitable, Callable
@@ -49,6 +50,7 @@ LEDGER, KV, BUDGETS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite"  # the stor
 APPROVALS, FREEZES, KEPT = "approvals.sqlite", "freezes.sqlite", "kept.sqlite"
 KEPT_CALLS = b"licet kept calls"  # what the key of their seals is derived for
 _SCHEMES = ("postgresql://", "postgres://")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+|(?i:postgres(ql)?):")
 
 SecretSource = Callable[[str], Awaitable[str | None]]  # finds the value of a secret by its reference
 
@@ -250,8 +252,9 @@ def is_address(text: str) -> bool:
 def read_state(text: str, directory: Path | None = None) -> State:
     """Read a state from text: an address, or a directory. Raises `BadState`; `NoHome` if there is no place for keys."""
     if not is_address(text):
-        if (scheme := text.partition("://")[0]) != text and "/" not in scheme:
-            raise BadState(f"`{scheme}://` is no state: expected a directory, or postgresql://USER@HOST/NAME")
+        # An address with a slash too few names no directory either: calls would run, and no other node would know.
+        if (found := _SCHEME.match(text)) is not None:
+            raise BadState(f"`{found[0]}` is no state: expected a directory, or postgresql://USER@HOST/NAME")
         return DirectoryState(Path(text))
     from licet.backends.postgres.address import AddressError, read_address
 
@@ -334,7 +337,7 @@ class _Opened:
     def budgets(self) -> "PostgresBudgets":
         from licet.backends.postgres.postgres_budgets import PostgresBudgets
 
-        return PostgresBudgets(self.database, self.node)
+        return PostgresBudgets(self.database, self.node, enrolled=self.ledger.enrolled.check_ever_over)
 
     @cached_property
     def opening(self) -> "PostgresOpening":

@@ -77,8 +77,8 @@ def checked_view(acts: Sequence[StateAct], pinned: Operators | None, where: str)
         return view
     if pinned is None:
         raise Unavailable(
-            f"{where} has operators, and {OPERATORS_FILE} with their keys is missing: put its backup there, or pin "
-            "keys that you know with `licet state init --operator KEY`"
+            f"{where} has operators, and {OPERATORS_FILE} with their keys is missing here: pin keys that you know "
+            "with `licet state init --operator KEY`, or put the backup of the file there"
         )
     raise Unavailable(
         f"{where} has other operators than {OPERATORS_FILE} says: put the files of the state back from a backup, or "

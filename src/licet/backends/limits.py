@@ -63,6 +63,7 @@ CLOSE_SECONDS = 5.0  # seconds; for the last answers when a state is closed
 INIT_SECONDS = 120.0  # seconds; to make the tables, while another process may do the same
 STATUS_SECONDS = 30.0  # seconds; to look at a database and at all of its servers
 MOST_CLAIMS = 512  # claims; that one request sets aside, or ends
+MOST_COMPARED = 10_000  # agents and days; whose budgets a process knows to be as the ledger says
 MOST_OPENED = 256  # calls; that one request opens
 MOST_LEASED_CALLS = 10_000  # calls; in one block of a budget
 LEASE_SECONDS = 30.0  # seconds; after which others may end a block whose process renews it no more

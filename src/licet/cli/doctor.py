@@ -97,7 +97,7 @@ def _of_node(state: DatabaseState) -> Iterator["Finding"]:
     if is_enrolled:
         yield Finding("node", "yes", f"this machine is enrolled: {node.public}")
     else:
-        fix = f"`licet state enrol {node.public}`, with the key of an operator"
+        fix = f"an operator runs `licet state enrol {node.public} --key FILE`"
         yield Finding("node", "no", f"this machine is not enrolled: {node.public}", fix)
     for one in frozen.freezes:
         limits = [f"{name} {value}" for name, value in (("agent", one.fact.agent), ("tool", one.fact.tool)) if value]

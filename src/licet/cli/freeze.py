@@ -10,7 +10,6 @@ from licet.backends.memory import SystemClock
 from licet.cli.options import Command, json_option, state_here
 from licet.cli.output import fail, print_report, show
 from licet.cli.session import state_option
-from licet.core.algebra.scope import visible
 from licet.core.ledger.state_acts import StateAct, StateView
 from licet.guard.freezing import freeze_act, freeze_state
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -76,7 +75,7 @@ def command(
 
     def text(_: object) -> None:
         show(f"frozen: {about(act)}; {act.id}", colour="yellow")
-        show("`licet thaw` lets calls go on")
+        show(f"`licet thaw {act.id}` lets calls go on")
 
     print_report({**document(act), "recorded": not unrecorded}, text)
     if unrecorded:
@@ -111,9 +110,7 @@ def show_freezes(view: StateView) -> None:
     """Print the freezes in force, and what in the store does not count."""
     for one in view.freezes:
         show(f"{one.id}  {one.time[:19].replace('T', ' ')}Z  {about(one)}: {one.fact.why or 'frozen'}")
-    for one_id in view.strays:
-        show(f"{visible(one_id)}  stops calls, although no enrolled node has signed it; `licet thaw` ends it")
-    if not (view.freezes or view.strays):
+    if not view.freezes:
         show("nothing is frozen", err=True)
     for wrong in view.unsound:
         show(f"not believed: {wrong}", err=True, colour="red")

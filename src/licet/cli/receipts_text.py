@@ -168,7 +168,7 @@ def _standing(entry: Entry) -> Iterator[str]:
     facts = [("deletes", rule) for rule in about["deletes"]]
     facts += [("directory", about["directory"]), ("agent", entry["agent"]), ("manifest", entry["manifest"])]
     facts += [("given by", name) for one in entry["approvals"] for name in one["by"]]
-    facts += [("until", about["expires"]), ("entry", f"{entry['number']}, {entry['recorded']}")]
+    facts += [("until", about["expires"]), ("entry", f"{_number(entry)}, {entry['recorded']}")]
     for title, text in facts:
         yield f"  {title:<{_WIDTH}}{visible(text)}"
 
@@ -183,7 +183,7 @@ def _of_the_state(entry: Entry) -> Iterator[str]:
     facts = [(name, about[name]) for name in ("why", "agent", "tool") if name in about]
     facts += [("ends" if entry["kind"] == "thaw" else "operator", name) for name in about["about"]]
     facts += [("by", about["by"]), ("signed", "by an operator" if "act" in about else "no")]
-    facts += [("entry", f"{entry['number']}, {entry['recorded']}")]
+    facts += [("entry", f"{_number(entry)}, {entry['recorded']}")]
     for title, text in facts:
         yield f"  {title:<{_WIDTH}}{visible(text)}"
 
@@ -241,7 +241,12 @@ def _facts(
         if entry is not None:
             between = f", one of {len(progress)}" if entry["kind"] == "progress" and len(progress) > 1 else ""
             place = f"number {entry['sequence']} of its session, {entry['recorded']}"
-            yield "entry", f"{entry['number']} ({entry['kind']}{between}), {place}"
+            yield "entry", f"{_number(entry)} ({entry['kind']}{between}), {place}"
+
+
+def _number(entry: Entry) -> str:
+    """The number of an entry in the ledger; one that waits for its place has none."""
+    return str(entry["number"] or "without a number yet")
 
 
 def _approval(one: Entry) -> str:
@@ -518,7 +523,8 @@ def _notes(outcome: Outcome, given: str | None, held: bool) -> Iterator[str]:
         else:
             yield f"{text}, so not proven: anybody who can write the file could have written them without the key"
     if outcome.waiting:
-        yield f"{entries(outcome.waiting)} have no place in the tree yet: signed by their nodes, and by no checkpoint"
+        are = "1 entry has" if outcome.waiting == 1 else f"{entries(outcome.waiting)} have"
+        yield f"{are} no place in the tree yet: signed by nodes, and by no checkpoint"
     if given is None:
         yield "the key was next to the ledger: only `--key` from elsewhere reveals a ledger that was replaced"
     if not held:

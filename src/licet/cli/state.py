@@ -7,7 +7,7 @@ import click
 
 from licet.assemble.ledger import NoKey, public_key
 from licet.assemble.operators import set_operators
-from licet.assemble.states import State
+from licet.assemble.states import DatabaseState, State
 from licet.backends.memory import SystemClock
 from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.freeze import document, show_freezes, stores
@@ -59,15 +59,18 @@ def init_command(operators: tuple[str, ...], key: Path | None, state: State | No
     """Set the keys of the operators of a state.
 
     A state without operators takes any keys, and its owner thaws it until then. Later, all keys are given anew, and a
-    present operator signs. The same keys again are only pinned on this machine.
+    present operator signs. The same keys again are only pinned on this machine: do that on each further node of a state
+    in a database, which also tells how to enrol it.
     """
     if not operators:
         raise click.UsageError("name the operators: --operator KEY, made with `licet state key FILE`")
-    freezes, ledger = stores(state)
+    place = state if state is not None else state_here()
+    freezes, ledger = stores(place)
     try:
         keys = [public_key(one, Path(one)) for one in operators]
         signer = read_approver_key(key) if key is not None else None
         act = asyncio.run(set_operators(freezes, ledger, keys, SystemClock().now(), signer))
+        stranger = asyncio.run(_stranger(place))
     except (ActRefused, BadKey, NoKey, LedgerUnavailable, Unavailable) as wrong:
         fail(str(wrong))
     finally:
@@ -78,8 +81,20 @@ def init_command(operators: tuple[str, ...], key: Path | None, state: State | No
         show("these keys were known: pinned here" if act is None else f"operators set; {act.id}", colour="green")
         for one in keys:
             show(f"  {one}")
+        if stranger:
+            show(
+                f"this node is not enrolled: an operator runs `licet state enrol {stranger} --key FILE`",
+                colour="yellow",
+            )
 
     print_report({"operators": keys, "id": None if act is None else act.id}, text)
+
+
+async def _stranger(place: State) -> str:
+    """The public key of this node, if nobody has enrolled it; empty in a directory."""
+    if not isinstance(place, DatabaseState) or await place.ledger().enrolled.check(place.node.public):
+        return ""
+    return place.node.public
 
 
 @command.command(name="key")

@@ -48,7 +48,7 @@ from licet.guard.ports import (
     answer_of,
 )
 from licet.guard.registration import Registered
-from licet.guard.session_end import check_session, look_up_end
+from licet.guard.session_end import HOW_TO_THAW, check_session, look_up_end, look_up_freeze
 
 _ANSWERS = get_args(Answer)
 _REFUSALS: dict[str, tuple[Reason, str]] = {
@@ -224,7 +224,10 @@ async def take_opened(call: Call, opened: Opened) -> None:
             text = "the approval of this call was used meanwhile by another one"
             call.refuse("APPROVAL_REQUIRED", text, "ask again: each approval is for one call")
         case _:
-            call.refuse("FROZEN", opened.why)
+            # Anybody who can write the table may have chosen that reason: the model is told what is signed.
+            await look_up_freeze(call.session, call.tool, call.stores)
+            check_session(call)
+            call.refuse("FROZEN", "it was frozen a moment ago", HOW_TO_THAW)
 
 
 async def use_now(call: Call, use: Use) -> None:

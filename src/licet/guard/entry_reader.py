@@ -1,12 +1,42 @@
 """How commands read a ledger, wherever it is: in a file, or in a database of several nodes. Calls do not need it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol, Self
+from typing import Protocol, Self, TypedDict, Unpack
 
-from licet.core.ledger.entry import Checkpoint, Row
+from licet.core.ledger.entry import Checkpoint, Row, time_text
 
 Moment = datetime | str  # a time, or its text as entries have it
+
+
+class Filters(TypedDict, total=False):
+    """Which calls are wanted: those that match all of these. Their time is from `since` on, and before `until`."""
+
+    agent: str | None
+    session: str | None
+    tool: str | None
+    since: Moment | None
+    until: Moment | None
+
+
+class VerdictFilters(Filters, total=False):
+    """The same, also by how a call was decided."""
+
+    verdict: str | None
+
+
+_COLUMNS = ("agent", "session", "tool", "verdict")
+_TESTS = {"since": "time >=", "until": "time <", **{name: f"{name} =" for name in _COLUMNS}}
+
+
+def tests_of(filters: Mapping[str, object]) -> list[tuple[str, str]]:
+    """What filters ask of columns: the test, such as `time >=`, and its value."""
+    return [(_TESTS[name], moment_text(value)) for name, value in filters.items() if value is not None]
+
+
+def moment_text(value: object) -> str:
+    """A time as entries have it, or any other text."""
+    return time_text(value) if isinstance(value, datetime) else str(value)
 
 
 class EntryReader(Protocol):
@@ -31,51 +61,20 @@ class EntryReader(Protocol):
     def list(
         self,
         *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        verdict: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
         limit: int = 50,
         before: int | None = None,
         kind: str | None = "receipt",
+        **filters: Unpack[VerdictFilters],
     ) -> Sequence[Row]:
         """Entries that match all given filters, the newest first; with `before`, only those before that number."""
 
-    def containing(
-        self,
-        *texts: Sequence[str],
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        verdict: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> Iterator[Row]:
+    def containing(self, *texts: Sequence[str], **filters: Unpack[VerdictFilters]) -> Iterator[Row]:
         """Receipts whose body contains at least one text of each list, the newest first."""
 
-    def counts(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-    ) -> Iterator[tuple[str, str, str, int]]:
+    def counts(self, **filters: Unpack[Filters]) -> Iterator[tuple[str, str, str, int]]:
         """The number of receipts per day, agent and verdict, the newest day first."""
 
-    def unended(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        since: Moment | None = None,
-        until: Moment | None = None,
-        limit: int = 50,
-    ) -> tuple[Sequence[Row], int]:
+    def unended(self, *, limit: int = 50, **filters: Unpack[Filters]) -> tuple[Sequence[Row], int]:
         """Decisions without a receipt, the newest first, and how many entries were not searched; all if below 0."""
 
     def sessions(self) -> Iterator[Row]:

@@ -73,8 +73,8 @@ def operator_act(
 
 
 def thaw_act(ids: Sequence[str], now: datetime, view: StateView, by: str, key: OperatorKey | None) -> StateAct:
-    """The end of freezes; of all that stop calls, if none is named."""
-    active = [*(one.id for one in view.freezes), *view.strays]
+    """The end of freezes; of all that are in force, if none is named."""
+    active = [one.id for one in view.freezes]
     if unknown := [name for name in ids if name not in active]:
         raise ActRefused(f"there is no freeze `{visible(unknown[0])}` in force; see `licet freeze --list`")
     if not active:

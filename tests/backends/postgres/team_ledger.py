@@ -39,7 +39,7 @@ class Team:
 
     def enrolment(self, node: Node, key: SigningKey | None = None) -> Entry:
         """The entry that enrols a node, signed with the key of the ledger, or with another one."""
-        return node_entry("enrolment", node.public, self.ledger, key or self.key, self.moment)
+        return node_entry("enrolment", [node.public], self.ledger, key or self.key, self.moment)
 
     def sql(self, query: str, *values: object) -> Any:
         """Run a statement as the administrator."""

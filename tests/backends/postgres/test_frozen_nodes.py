@@ -8,6 +8,7 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from licet.assemble.operators import set_operators
@@ -19,6 +20,7 @@ from licet.backends.postgres.postgres_freezes import PostgresFreezes
 from licet.backends.secrets import generated_key
 from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION, Entry, StateFact
 from licet.core.ledger.state_acts import StateAct, row_bytes
+from licet.guard.deadlines import CURRENT, StoreDeadline
 from licet.guard.freezing import ActRefused, freeze_act, freeze_state, keep_act, thaw_act
 from licet.guard.ports import Unavailable
 
@@ -121,6 +123,84 @@ async def test_a_freeze_waits_for_openings_that_are_under_way(team: Team) -> Non
 
 
 @in_loop
+async def test_a_node_hears_of_a_freeze_after_the_time_of_its_first_call(team: Team) -> None:
+    one, two = team.node(), team.node()
+    first = CURRENT.set(StoreDeadline(0.3))
+    assert await begin(two) == ""
+    CURRENT.reset(first)
+    await asyncio.sleep(0.4)
+    await team.freeze(one)
+    returned = time.monotonic()
+    while not two.frozen("a", "t"):
+        assert time.monotonic() - returned < 0.7
+        await asyncio.sleep(0.01)
+
+
+@in_loop
+async def test_a_freeze_is_in_force_although_somebody_holds_its_lock(team: Team) -> None:
+    one, two = team.node(), team.node()
+    assert await begin(two) == ""
+    holder = await asyncpg.connect(team.address)
+    await holder.execute("SELECT pg_advisory_lock_shared(licet.freeze_lock())")
+    CURRENT.set(StoreDeadline(1))
+    with pytest.raises(Unavailable, match="is in force, and a call that was beginning at that moment may have begun"):
+        await team.freeze(one)
+    CURRENT.set(None)
+    assert await begin(two) == await begin(team.node()) == "stop"
+    await holder.close()
+
+
+@in_loop
+async def test_notifications_without_number_are_one_look(team: Team) -> None:
+    """Whoever may connect can notify: thousands of looks would hold up every call."""
+    one = team.node()
+    assert await begin(one) == ""
+    await asyncio.sleep(0.2)  # it listens
+    looks = 0
+    read = one._read
+
+    async def counted() -> Any:
+        nonlocal looks
+        looks += 1
+        return await read()
+
+    one._read = counted  # type: ignore[method-assign]
+    await team.sql("SELECT pg_notify('licet_freezes', n::text) FROM generate_series(1, 2000) AS n")
+    began = time.monotonic()
+    assert await begin(one) == ""
+    assert time.monotonic() - began < 1
+    await team.freeze(one)
+    assert one.frozen("a", "t") == "stop"
+    assert looks < 100
+
+
+@in_loop
+async def test_a_freeze_that_the_database_drops_has_not_returned(team: Team) -> None:
+    one = team.node()
+    assert await begin(one) == ""
+    await team.sql("CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+    await team.sql("CREATE TRIGGER q BEFORE INSERT ON licet.state_acts FOR EACH ROW EXECUTE FUNCTION public.f()")
+    with pytest.raises(Unavailable, match=r"has taken the freeze .*, and does not have it"):
+        await team.freeze(one)
+
+
+@pytest.mark.parametrize("column", ["body", "node", "signature"])
+@pytest.mark.parametrize("value", ["NULL", "text"])
+@in_loop
+async def test_a_column_that_was_changed_is_no_act(team: Team, column: str, value: str) -> None:
+    one = team.node()
+    act = await team.freeze(one)
+    change = {
+        "NULL": f"ALTER COLUMN {column} DROP NOT NULL, ALTER COLUMN {column} TYPE bytea USING NULL",
+        "text": f"ALTER COLUMN {column} TYPE xml USING xmlcomment('x')"
+        if column == "node"
+        else f"ALTER COLUMN {column} TYPE text USING 'x'",
+    }[value]
+    await team.sql(f"ALTER TABLE licet.state_acts {change}")
+    assert (await one.view()).freezes == (await team.node().view()).freezes == (act,)  # it is in the ledger
+
+
+@in_loop
 async def test_rows_of_an_administrator_thaw_nothing(team: Team) -> None:
     one = team.node()
     await set_operators(one, team.ledger, [ANNA.public], NOW)
@@ -152,10 +232,35 @@ async def test_rows_of_an_administrator_thaw_nothing(team: Team) -> None:
 
 
 @in_loop
-async def test_an_unsigned_freeze_stops_calls_and_is_named(team: Team) -> None:
+async def test_an_unsigned_freeze_stops_calls_is_listed_and_ends_as_others_do(team: Team) -> None:
+    one = team.node()
+    await set_operators(one, team.ledger, [ANNA.public], NOW)
+    assert await begin(one) == ""
+    act = freeze_act(NOW, "of a stranger", "test")
+    await team.node(enrolled=False).add(act)
+    assert await begin(one) == "no enrolled node has signed this freeze"
+    assert [found.id for found in (await one.view()).freezes] == [act.id]
+    await keep_act(one, team.ledger, thaw_act((), NOW, await one.view(), "test", ANNA))
+    for node in (one, team.node()):
+        assert await begin(node) == ""
+        assert (await node.view()).freezes == ()
+
+
+@in_loop
+async def test_a_freeze_of_a_node_that_does_not_know_the_operators_is_in_force(team: Team) -> None:
+    await set_operators(one := team.node(), team.ledger, [ANNA.public], NOW)
+    known, team.place = team.place, team.place / "other"
+    team.place.mkdir()
+    await team.freeze(team.node())
+    team.place = known
+    assert await begin(one) == "stop"
+
+
+@in_loop
+async def test_a_freeze_that_cannot_be_read_stops_calls_and_is_named(team: Team) -> None:
     one = team.node()
     assert await begin(one) == ""
-    await team.node(enrolled=False).add(freeze_act(NOW, "of a stranger", "test"))
+    await team.sql("SELECT licet.add_state_act('f-1', 'freeze', NULL, NULL, 'stop', '{}', '', '', '')")
     with pytest.raises(Unavailable, match="no enrolled node has signed that"):
         await one.look_up("a", "t")
 

@@ -16,6 +16,7 @@ from licet.assemble.states import DatabaseState, close_databases, read_state
 from licet.backends.memory import SystemClock
 from licet.backends.postgres import health
 from licet.backends.postgres.health import Finding, health_of
+from licet.backends.postgres.sequencer import SEQUENCER_LOCK
 from licet.cli import doctor
 from licet.guard.freezing import freeze_act, freeze_state
 from licet.sandbox.probe import Support
@@ -101,6 +102,24 @@ def test_a_forgotten_transaction_is_named(state: DatabaseState, monkeypatch: pyt
     assert "1 entry waits for a place" in ledger.text
     assert ledger.verdict == "degraded"
     assert seen(state, "order") == []
+
+
+@pytest.mark.parametrize("lock", ["licet.freeze_lock()", str(SEQUENCER_LOCK)])
+def test_who_keeps_a_lock_of_licet_is_named(state: DatabaseState, lock: str) -> None:
+    asyncio.run(state.ledger().record(entry("r1")))
+
+    async def play() -> tuple[str, list[Finding]]:
+        connection = await _connected(state)
+        await connection.execute(f"SELECT pg_advisory_lock_shared({lock})")
+        await asyncio.sleep(1.2)
+        found = await asyncio.to_thread(seen, state, "order")
+        await connection.close()
+        return str(connection.get_server_pid()), found
+
+    name, [found] = asyncio.run(play())
+    assert f"process {name} of forgetful by postgres in the database" in found.text
+    assert "holds a lock of licet for 1 seconds" in found.text
+    assert found.fix == f"SELECT pg_terminate_backend({name})"
 
 
 def test_a_user_with_the_least_rights_sees_whose_transaction_it_is(state: DatabaseState, tmp_path: Path) -> None:

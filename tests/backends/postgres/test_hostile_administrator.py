@@ -117,10 +117,20 @@ def _enrol_a_stranger(team: Team) -> None:
     team.write(team.enrolment(stranger, generated_key()), entry("decision", 9), node=stranger)
 
 
+def _enrol_with_the_key_of_the_ledger(team: Team) -> None:
+    """Operators enrol, and somebody who has taken over the node with the key of the ledger goes on with that."""
+    anna = generated_key()
+    team.write(node_entry("operators", [anna.public], team.ledger, team.key, team.moment))
+    team.write(team.enrolment(_stranger(team), anna))
+    team.place()
+    assert team.verify().ok
+    team.write(team.enrolment(_stranger(team)))
+
+
 def _repeat_an_enrolment(team: Team) -> None:
     """The act that enrolled a node is written once more, after that node was dismissed."""
     first = read_entry(team.sql("SELECT body FROM licet.entries WHERE kind = 'enrolment' AND sequence = 2")[0][0])
-    team.write(node_entry("dismissal", team.nodes[1].public, team.ledger, team.key, team.moment))
+    team.write(node_entry("dismissal", [team.nodes[1].public], team.ledger, team.key, team.moment))
     team.place()
     fields = {name: getattr(first, name) for name in Entry.__struct_fields__}
     team.write(Entry(**{**fields, "id": "n-again"}), node=1)
@@ -194,6 +204,8 @@ CASES = (
          "SELECT count(*) = 9 FROM licet.places", "signature", 9, "is not enrolled"),
     Case("enrol a stranger", _enrol_a_stranger, "SELECT count(*) = 10 FROM licet.entries",
          "edited", 0, "is no operator of this state"),
+    Case("enrol with the key of the ledger, and not as an operator", _enrol_with_the_key_of_the_ledger,
+         "SELECT count(*) = 11 FROM licet.entries", "edited", 0, "is no operator of this state"),
     Case("repeat an enrolment after a dismissal", _repeat_an_enrolment, "SELECT count(*) = 10 FROM licet.entries",
          "edited", 0, "its act has counted before"),
     Case("swap the key of a node", _swap_the_key_of_a_node, "SELECT count(*) = 8 FROM licet.entries",

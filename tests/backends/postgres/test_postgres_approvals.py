@@ -267,6 +267,10 @@ async def test_the_runtime_role_adds_rows_and_changes_none(nodes: Nodes) -> None
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await nodes.sql("SET ROLE licet_runtime", statement)
+    await nodes.sql(
+        "SET ROLE licet_runtime", "SELECT licet.forget_approvals(4102444800000, 'a', 's', 0, -4102444800000)"
+    )
+    assert await store.find(request)
 
     # And what nodes do, it may do.
     done = nodes.databases[0].once
@@ -283,6 +287,32 @@ async def test_the_runtime_role_adds_rows_and_changes_none(nodes: Nodes) -> None
     assert (await store.ask(question())).answer == "approved"
     await store.ask(question())
     assert (await store.deny(await store.find((await store.ask(question())).request))).denied
+
+
+@pytest.mark.parametrize("what", ["used", "denied"])
+@in_loop
+async def test_the_runtime_role_cannot_bring_back_what_was_used_or_denied(nodes: Nodes, what: str) -> None:
+    """Rows can be read and added. So who could also have them deleted would write an approval again, as it was."""
+    store, scope = nodes.open(), "call" if what == "used" else "session"
+    await agreed(store, scope)
+    rows = {
+        table: await nodes.sql(f"SELECT json_agg(t) FROM licet.{table} AS t")
+        for table in ("approval_requests", "approval_shown", "approval_answers")
+    }
+    if what == "used":
+        assert (await store.ask(question())).answer == "approved"
+    else:
+        (shown,) = await store.list()
+        await store.deny(shown)
+    forget = "SELECT licet.forget_approvals(1::bigint << 60, 'a', 's', 0, -(1::bigint << 60))"
+    await nodes.sql("SET ROLE licet_runtime", forget)
+    for table, found in rows.items():
+        into = f"INSERT INTO licet.{table} OVERRIDING SYSTEM VALUE"
+        with suppress(Exception):  # they are still there
+            await nodes.sql(
+                f"{into} SELECT * FROM json_populate_recordset(NULL::licet.{table}, $${found}$$)", "SELECT 1"
+            )
+    assert (await store.ask(question(scope))).answer != "approved"
 
 
 @in_loop

@@ -15,10 +15,11 @@ from backends.postgres.ledger_nodes import ROWS, Team, entry, team, write
 from backends.postgres.test_database import in_loop
 from licet.backends.ledger.state import read_last
 from licet.backends.memory import SystemClock
+from licet.backends.postgres import postgres_ledger
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.batches import APPEND
+from licet.backends.postgres.node_keys import node_entry
 from licet.backends.postgres.postgres_ledger import PostgresLedger
-from licet.backends.postgres.sequencer import Held, held_back
 from licet.backends.secrets import generated_key
 from licet.core.ledger.entry import Entry
 from licet.guard.deadlines import CURRENT, StoreDeadline
@@ -88,6 +89,85 @@ async def test_killed_connections_lose_and_double_nothing(postgres: str, store_p
         assert outcome.entries == len(names) + 2
 
 
+# The first transaction with this entry ends at its very commit, together with its connection.
+LOST_COMMIT = (
+    "CREATE SEQUENCE public.commits",
+    "GRANT USAGE ON SEQUENCE public.commits TO public",
+    """CREATE FUNCTION public.lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+        IF nextval('public.commits') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF; RETURN NULL;
+    END $$""",
+    """CREATE CONSTRAINT TRIGGER lose AFTER INSERT ON licet.entries DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW WHEN (NEW.id = 'lost') EXECUTE FUNCTION public.lose()""",
+    "SELECT 1",
+)
+
+
+@in_loop
+async def test_an_entry_whose_commit_is_lost_is_written_again(postgres: str, pooled: str, store_path: Path) -> None:
+    async with team(pooled, store_path) as nodes:
+        (node,) = nodes.nodes
+        await node.record(entry("first"))
+        nodes.url = postgres
+        await nodes.sql(*LOST_COMMIT)
+        await node.record(entry("lost"))
+        assert await nodes.sql("SELECT last_value FROM public.commits") == [(2,)]
+        await node.record(entry("next"))
+        assert [one.id for one in await node.entries_of("a", "s")] == ["first", "lost", "next"]
+
+
+@in_loop
+async def test_a_look_that_is_overtaken_by_a_newer_head_is_no_database_that_was_set_back(
+    postgres: str, store_path: Path
+) -> None:
+    async with team(postgres, store_path, sequences=False) as nodes:
+        (node,) = nodes.nodes
+        await write(node, ["r1"])
+
+        class Slow:
+            def __init__(self, connection: Connection) -> None:
+                self._connection = connection
+
+            async def fetchrow(self, query: str) -> Any:
+                found = await self._connection.fetchrow(query)
+                await node.sequencer.place_now()
+                return found
+
+        await nodes.databases[0].once(lambda connection: node.head.follow(Slow(connection)))  # type: ignore[arg-type]
+        assert node.head.last is not None
+        assert node.head.last.facts.size == 2
+
+
+@in_loop
+async def test_a_session_that_was_changed_fails_alone(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, 2) as nodes:
+        one, two = nodes.nodes
+        await write(one, ["r1"], "s")
+        await write(one, ["r2"], "t")
+        await nodes.sql("UPDATE licet.entries SET tool = 'other' WHERE id = 'r1'", "SELECT 1")
+        answers = await asyncio.gather(
+            *(two.record(entry(f"m-{session}", session)) for session in ("s", "t", "u")), return_exceptions=True
+        )
+        assert isinstance(answers[0], LedgerUnavailable)
+        kept = await nodes.sql("SELECT id FROM licet.entries WHERE id LIKE 'm-%' ORDER BY 1")
+        assert [f"m-{session}" for session, wrong in zip("stu", answers, strict=True) if wrong is None] == [
+            row["id"] for row in kept
+        ]
+
+
+@in_loop
+async def test_batches_without_anything_are_refused_and_named(postgres: str, store_path: Path) -> None:
+    async with team(postgres, store_path, sequences=False) as nodes:
+        (node,) = nodes.nodes
+        await node.record(entry("r1"))
+        for column in ("node", "hashes", "signature"):
+            await nodes.sql(f"ALTER TABLE licet.batches ALTER {column} DROP NOT NULL", "SELECT 1")
+        await nodes.sql("UPDATE licet.batches SET node = NULL, hashes = NULL, signature = NULL", "SELECT 1")
+        with pytest.raises(LedgerUnavailable, match="r1 in the database was changed"):
+            await node.entries_of("a", "s")
+        assert await node.sequencer.place_now() == 0
+        assert "r1" in await without_place(nodes)
+
+
 @in_loop
 async def test_the_same_batch_sent_again_has_the_same_answer(postgres: str, store_path: Path) -> None:
     async with team(postgres, store_path) as nodes:
@@ -126,45 +206,37 @@ async def test_a_second_sequencer_changes_nothing(postgres: str, store_path: Pat
 
 
 @in_loop
-async def test_a_forgotten_transaction_holds_places_back_and_no_call(postgres: str, store_path: Path) -> None:
+async def test_a_forgotten_transaction_holds_places_back_and_no_call(
+    postgres: str, store_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_ledger, "CHECK_SECONDS", 0.0)
     limited = f"{postgres}&max_head_age=60"
     now = node_time()
-    async with team(limited, store_path, now=lambda: now) as nodes:
+    async with team(limited, store_path, now=lambda: now, sequences=False) as nodes:
         nodes.url = postgres
         (node,) = nodes.nodes
         await write(node, ["r0"])
         await node.sequencer.place_now()
-        forgotten = await asyncpg.connect(postgres, server_settings={"application_name": "the forgotten one"})
-        open_transaction = forgotten.transaction()
-        await open_transaction.start()
-        await forgotten.execute("SELECT pg_current_xact_id()")
-        await write(node, ["r1"])
-        assert await node.sequencer.place_now() == 0
-        await asyncio.sleep(1.1)  # younger transactions are nobody's fault
-        held = await explained(nodes)
-        assert [(one.id, one.why) for one in held.entries] == [
-            ("r1", "a transaction that began before it is still open")
-        ]
-        assert [one.program for one in held.transactions] == ["the forgotten one"]
-        assert f"pg_terminate_backend({held.transactions[0].name})" in str(held.transactions[0])
-        now = now.replace(year=now.year + 1)
-        with pytest.raises(LedgerUnavailable, match="max_head_age"):
-            await node.record(entry("r2"))
-        await open_transaction.rollback()
-        await forgotten.close()
+        forgotten = await asyncpg.connect(postgres)
+        try:
+            await forgotten.execute("BEGIN; SELECT pg_current_xact_id()")
+            await write(node, ["r1"])
+            assert await node.sequencer.place_now() == 0
+            assert await without_place(nodes) == {"r1"}
+            now = now.replace(year=now.year + 1)
+            with pytest.raises(LedgerUnavailable, match="max_head_age"):
+                await node.record(entry("r2"))
+        finally:
+            await forgotten.close()
         assert await node.sequencer.place_now() == 1
-        await asyncio.sleep(0)
         await write(node, ["r3"])
         assert (await nodes.verified()).entries == 4
 
 
-async def explained(nodes: Team) -> Held:
-    node = nodes.nodes[0]
-
-    async def ask(connection: Connection) -> Held:
-        return await held_back(connection, node.head, ())
-
-    return await nodes.databases[0].once(ask)
+async def without_place(nodes: Team) -> set[str]:
+    """The ids of the entries without a place."""
+    places = "SELECT FROM licet.places AS p WHERE (p.agent, p.session, p.sequence) = (e.agent, e.session, e.sequence)"
+    return {one["id"] for one in await nodes.sql(f"SELECT id FROM licet.entries AS e WHERE NOT EXISTS ({places})")}
 
 
 @in_loop
@@ -177,8 +249,7 @@ async def test_a_node_that_is_not_enrolled_is_refused_and_not_placed(postgres: s
         begun = await stranger.begun()
         await sent(nodes, stranger, begun.ledger, entry("r2", "u"))  # as a changed licet would
         await nodes.verified()
-        (held,) = (await explained(nodes)).entries
-        assert (held.id, held.why) == ("r2", f"the node {stranger.node.public} is not enrolled")
+        assert await without_place(nodes) == {"r2"}
         with pytest.raises(LedgerUnavailable, match="not enrolled"):
             await nodes.nodes[0].record(entry("r3", "u"))  # it does not link to what a stranger wrote
         await nodes.nodes[0].enrol(stranger.node.public)
@@ -200,32 +271,84 @@ async def test_a_dismissed_node_writes_no_more(postgres: str, store_path: Path) 
         await write(second, ["r0", "r1"])
         await first.dismiss(second.node.public)
         second = nodes.stranger(at="node1")  # after a restart
-        with pytest.raises(LedgerUnavailable, match="is not enrolled"):
+        with pytest.raises(LedgerUnavailable, match="was dismissed from this state: run `licet state enrol"):
             await second.record(entry("r2"))
         begun = await second.begun()
         await sent(nodes, second, begun.ledger, entry("r3", "t"))
         outcome = await nodes.verified()
         assert (outcome.finding, outcome.entries) == (None, 5)
-        assert [one.id for one in (await explained(nodes)).entries] == ["r3"]
+        assert await without_place(nodes) == {"r3"}
 
 
 @in_loop
-async def test_operators_alone_enrol_where_a_state_has_them(postgres: str, store_path: Path) -> None:
-    operator, other = generated_key(), generated_key()
+async def test_operators_alone_enrol_from_when_they_were_set(postgres: str, store_path: Path) -> None:
+    anna, other = generated_key(), generated_key()
+    async with team(postgres, store_path, 2) as nodes:
+        first, second = nodes.nodes
+        await write(first, ["r0"])
+        with pytest.raises(LedgerUnavailable, match=r"the node with ledger\.key signs"):
+            await second.enrol(other.public, anna)
+        with pytest.raises(LedgerUnavailable, match="the key of the ledger is on another node"):
+            await second.hand_over([anna.public])
+        await first.hand_over([anna.public])
+        # Who was enrolled by the key of the ledger stays, and nobody else comes by it.
+        await write(first, ["r1"])
+        await write(second, ["r2"])
+        third = nodes.stranger()
+        with pytest.raises(LedgerUnavailable, match="this state has operators: sign with the key of one"):
+            await first.enrol(third.node.public)
+        with pytest.raises(LedgerUnavailable, match="is no operator"):
+            await third.enrol(third.node.public, other)
+        key = first.head.key
+        assert key is not None
+        begun = await first.begun()
+        forged = node_entry("enrolment", [third.node.public], begun.ledger, key, node_time())
+        await second.record(forged)  # a changed licet, at a node that has stolen the key of the ledger
+        with pytest.raises(LedgerUnavailable, match="not enrolled"):
+            await third.record(entry("r3", "t"))
 
-    async def operators() -> tuple[str, ...]:
-        return (operator.public,)
 
-    async with team(postgres, store_path, operators=operators) as nodes:
-        (node,) = nodes.nodes
-        with pytest.raises(LedgerUnavailable, match="licet state enrol"):
-            await node.record(entry("r0"))
-        for key in (None, other):
-            with pytest.raises(LedgerUnavailable, match="is no operator"):
-                await node.enrol(node.node.public, key)
-        await node.enrol(node.node.public, operator)
-        await node.record(entry("r1"))
-        assert (await nodes.verified()).entries == 2
+@in_loop
+async def test_nodes_stay_when_operators_come_and_change(postgres: str, store_path: Path) -> None:
+    anna, ben = generated_key(), generated_key()
+    async with team(postgres, store_path) as nodes:
+        (first,) = nodes.nodes
+        await write(first, ["r0"])
+        await first.hand_over([anna.public])
+        await first.hand_over([anna.public])  # again: nothing happens
+        second = nodes.stranger()
+        await second.enrol(second.node.public, anna)  # from a machine that is no node
+        await write(second, ["r1"])
+        with pytest.raises(LedgerUnavailable, match="is no operator"):
+            await first.hand_over([ben.public], ben)
+        await first.hand_over([ben.public], anna)
+        for number, node in enumerate((first, second)):
+            await node.record(entry(f"s{number}", "s"))
+        with pytest.raises(LedgerUnavailable, match="is no operator"):
+            await first.dismiss(second.node.public, anna)
+        await first.dismiss(second.node.public, ben)
+        outcome = await nodes.verified()
+        assert (outcome.finding, outcome.entries) == (None, 9)
+        assert await without_place(nodes) == set()
+
+
+@in_loop
+async def test_a_node_believes_no_ledger_without_its_operators(postgres: str, store_path: Path) -> None:
+    anna = generated_key()
+
+    async def pinned() -> tuple[str, ...]:
+        return (anna.public,)
+
+    async with team(postgres, store_path, 2) as nodes:
+        first = nodes.nodes[0]
+        await write(first, ["r0"])
+        late = nodes.stranger(at="node1", operators=pinned)
+        with pytest.raises(LedgerUnavailable, match="does not name the operators"):
+            await late.record(entry("r1"))
+        holder = nodes.stranger(at="node0", operators=pinned)  # as after a move: the ledger gets to know them
+        await holder.record(entry("r2"))
+        await late.record(entry("r3"))
+        assert (await nodes.verified()).finding is None
 
 
 SET_BACK = {
@@ -300,6 +423,9 @@ FORGED = {
     "middle": "DELETE FROM licet.entries WHERE id = 'r1'",
     "batch": "UPDATE licet.batches SET signature = sha256('x') || sha256('y')",
     "node": "UPDATE licet.batches SET node = 'ed25519:AAAA'",
+    "no node": "ALTER TABLE licet.batches ALTER node DROP NOT NULL, ALTER node TYPE bytea USING NULL",
+    "no hashes": "ALTER TABLE licet.batches ALTER hashes DROP NOT NULL, ALTER hashes TYPE text USING NULL",
+    "no signature": "ALTER TABLE licet.batches ALTER signature DROP NOT NULL, ALTER signature TYPE text USING NULL",
 }
 
 
@@ -318,8 +444,8 @@ async def test_what_was_changed_in_the_database_is_not_believed(postgres: str, s
             with pytest.raises(LedgerUnavailable, match="was set back"):
                 await node.record(entry("r3"))
         await node.sequencer.place_now()
-        held = {one.id for one in (await explained(nodes)).entries}
-        assert {"body": {"r0", "r1", "r2"}, "last": set(), "middle": {"r2"}}.get(way, {"r0", "r1", "r2"}) <= held
+        held = {"body": {"r0", "r1", "r2"}, "last": set[str](), "middle": {"r2"}}.get(way, {"r0", "r1", "r2"})
+        assert held <= await without_place(nodes)
 
 
 @in_loop
@@ -368,3 +494,34 @@ async def test_a_sequencer_fills_the_tree_by_itself_and_ends_with_its_database(p
         began = time.monotonic()
         await asyncio.to_thread(nodes.databases[0].close)
         assert time.monotonic() - began < 2
+
+
+@in_loop
+async def test_an_answer_that_was_overtaken_is_no_database_that_was_set_back(postgres: str, store_path: Path) -> None:
+    """Decisions and receipts of a node go over two connections: a later entry may be acknowledged first."""
+    async with team(postgres, store_path, 2) as nodes:
+        here, there = nodes.nodes
+        await here.record(entry("r1"))
+        await there.record(entry("r2"))
+
+        class Slow:
+            """A connection on which the answer comes after an entry was acknowledged on another one."""
+
+            def __init__(self, own: Connection) -> None:
+                self.own, self.overtaken = own, False
+
+            async def fetch(self, query: str, *given: Any) -> Any:
+                found = await self.own.fetch(query, *given)
+                if query == APPEND and not self.overtaken:
+                    self.overtaken = True
+                    await here.record(entry("r3"))
+                return found
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(self.own, name)
+
+        async def late(connection: Connection) -> Any:
+            return await here._append(Slow(connection), [entry("r4")])
+
+        assert await nodes.databases[0].once(late) == [None]
+        assert [one.id for one in await there.entries_of("a", "s")] == ["r1", "r2", "r3", "r4"]

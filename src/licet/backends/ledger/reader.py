@@ -19,10 +19,9 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from itertools import chain, starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 from urllib.parse import quote
 
 from msgspec.structs import replace
@@ -41,10 +40,12 @@ from licet.backends.ledger.state import (
     read_last,
     wrong_column,
 )
+from licet.backends.limits import LONGEST_ENTRY, READ_AT_ONCE, SEARCHED_MEANWHILE, SEARCHED_UNENDED
 from licet.backends.secrets import SigningKey, check_signature, key_if_readable
 from licet.core.late_pattern import late_pattern
-from licet.core.ledger.entry import Checkpoint, LinkedEntry, Row, Unsound, read_entry, time_text
+from licet.core.ledger.entry import Checkpoint, LinkedEntry, Row, Unsound, read_entry
 from licet.core.ledger.verify import Finding, Outcome, verify
+from licet.guard.entry_reader import Filters, VerdictFilters, moment_text, tests_of
 from licet.guard.ports import LedgerUnavailable
 from licet.own_files import open_regular
 
@@ -52,10 +53,6 @@ _COLUMNS = ", ".join(Row._fields)
 # In an older ledger, calls of two forked processes may have the same id.
 _ALONE = """NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.kind = 'receipt'
 AND other.agent = entries.agent AND other.session = entries.session AND other.time = entries.time)"""
-_MOST_LOOKED_AT = 100_000  # entries: takes some tenths of a second
-_MEANWHILE = 1_000  # entries
-_AT_ONCE = 100  # rows
-_LONGEST = 256 << 20  # bytes of one value: no entry is longer
 _LARGEST = (1 << 63) - 1  # that SQLite knows
 
 
@@ -99,85 +96,53 @@ class LedgerReader:
     def list(
         self,
         *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        verdict: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
         limit: int = 50,
         before: int | None = None,
         kind: str | None = "receipt",
+        **filters: Unpack[VerdictFilters],
     ) -> Sequence[Row]:
         """Return entries that match all given filters, the newest first; with `before`, only those before that number.
 
         The time is that of the call: from `since` on, and before `until`.
         """
-        where, values = _conditions(kind, agent, session, tool, verdict, since, until)
+        where, values = _conditions(kind, filters)
         if before is not None:
             where += f" AND number < {before:d}"
         order = "time DESC, number DESC" if kind == "receipt" else "number DESC"  # as the index has it, if there is one
         query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY {order} LIMIT ?"  # noqa: S608 - our words
         return list(self._rows(query, *values, limit))
 
-    def containing(
-        self,
-        *texts: Sequence[str],
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        verdict: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-    ) -> Iterator[Row]:
+    def containing(self, *texts: Sequence[str], **filters: Unpack[VerdictFilters]) -> Iterator[Row]:
         """Search receipts whose body contains at least one text of each list; the newest first, a few at a time.
 
         SQLite scans every receipt that matches the other filters, about 100,000 a second, until the caller stops.
         """
-        where, values = _conditions("receipt", agent, session, tool, verdict, since, until)
+        where, values = _conditions("receipt", filters)
         for some in texts:
             where += f" AND ({' OR '.join(['instr(body, ?)'] * len(some))})"
         query = f"SELECT {_COLUMNS} FROM entries WHERE {where} ORDER BY time DESC, number DESC"  # noqa: S608
         return self._rows(query, *values, *(text.encode() for some in texts for text in some))
 
-    def counts(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-    ) -> Iterator[tuple[str, str, str, int]]:
+    def counts(self, **filters: Unpack[Filters]) -> Iterator[tuple[str, str, str, int]]:
         """The number of receipts per day, agent and verdict, the newest day first; counted by the index columns."""
-        where, values = _conditions("receipt", agent, session, tool, None, since, until)
+        where, values = _conditions("receipt", filters)
         query = f"SELECT substr(time, 1, 10), agent, verdict, count(*) FROM entries WHERE {where}"  # noqa: S608
         return chain.from_iterable(self._fetched(f"{query} GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3", values))
 
-    def unended(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        limit: int = 50,
-    ) -> tuple[Sequence[Row], int]:
+    def unended(self, *, limit: int = 50, **filters: Unpack[Filters]) -> tuple[Sequence[Row], int]:
         """Return decisions without a receipt, the newest first, and how many entries were not searched.
 
         There is no index for them. Of the entries in the wanted time, the last hundred thousand are searched.
         """
-        start = 1 if since is None else self._first_since(_moment(since))
+        since, until = filters.get("since"), filters.get("until")
+        start = 1 if since is None else self._first_since(moment_text(since))
         # A call decided before `until` may have been recorded a little later.
-        end = self.size if until is None else min(self.size, self._first_since(_moment(until)) + _MEANWHILE)
-        first = max(start, end - _MOST_LOOKED_AT + 1)
-        exact = {"agent = ?": agent, "session = ?": session, "tool = ?": tool}
-        bounds = {"time >= ?": since and _moment(since), "time < ?": until and _moment(until)}
-        wanted = {text: value for text, value in (exact | bounds).items() if value is not None}
-        where = " AND ".join(("number BETWEEN ? AND ? AND kind = 'decision'", *wanted))
-        query = f"SELECT {_COLUMNS} FROM entries WHERE {where} AND {_ALONE} ORDER BY time DESC, number DESC LIMIT ?"  # noqa: S608
-        return list(self._rows(query, first, end, *wanted.values(), limit)), first - start
+        end = self.size if until is None else min(self.size, self._first_since(moment_text(until)) + SEARCHED_MEANWHILE)
+        first = max(start, end - SEARCHED_UNENDED + 1)
+        where, values = _conditions("decision", filters)
+        query = f"""SELECT {_COLUMNS} FROM entries WHERE number BETWEEN ? AND ? AND {where} AND {_ALONE}
+            ORDER BY time DESC, number DESC LIMIT ?"""  # noqa: S608
+        return list(self._rows(query, first, end, *values, limit)), first - start
 
     def sessions(self) -> Iterator[Row]:
         """The last entry of each session, the newest first."""
@@ -281,7 +246,7 @@ class LedgerReader:
     def _some(self, query: str, values: tuple[object, ...]) -> Iterator[Sequence[Any]]:
         known = tuple(min(value, _LARGEST) if isinstance(value, int) else value for value in values)
         cursor = self._db.execute(query, known)
-        while some := cursor.fetchmany(_AT_ONCE):
+        while some := cursor.fetchmany(READ_AT_ONCE):
             yield some
 
     def _open(self) -> sqlite3.Connection:
@@ -302,7 +267,7 @@ class LedgerReader:
             db = sqlite3.connect(address, uri=True, timeout=10, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
-        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST)
+        db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ENTRY)
         return db
 
     def _check(self) -> None:
@@ -335,30 +300,15 @@ def _text(data: bytes) -> str:
     return data.decode(errors="surrogateescape")
 
 
-def _conditions(
-    kind: str | None,
-    agent: str | None,
-    session: str | None,
-    tool: str | None,
-    verdict: str | None,
-    since: datetime | str | None,
-    until: datetime | str | None,
-) -> tuple[str, tuple[str, ...]]:
+def _conditions(kind: str | None, filters: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
     """Build the condition of a query, and its values."""
-    exact = {"agent": agent, "session": session, "tool": tool, "verdict": verdict}
-    wanted = [(f"{name} = ?", value) for name, value in exact.items() if value is not None]
+    wanted = tests_of(filters)
     if kind is not None and kind != "receipt":
-        wanted.append(("kind = ?", kind))
-    bounds = (("time >= ?", since), ("time < ?", until))
-    wanted += [(text, _moment(value)) for text, value in bounds if value is not None]
-    texts = [text for text, _ in wanted]
+        wanted.append(("kind =", kind))
+    texts = [f"{text} ?" for text, _ in wanted]
     if kind == "receipt":
         texts.append("kind = 'receipt'")  # written out, so that SQLite uses the index of receipts
     return " AND ".join(texts) or "1", tuple(value for _, value in wanted)
-
-
-def _moment(value: datetime | str) -> str:
-    return value if isinstance(value, str) else time_text(value)
 
 
 _ENDS = "SELECT agent, session, sequence, hash, number FROM chains ORDER BY number"

@@ -65,18 +65,51 @@ def batch_text(ledger: str, batch: bytes, hashes: bytes) -> bytes:
     return b"%b\n%b\n%b" % (ledger.encode(), batch.hex().encode(), hashes)
 
 
-def batch_problem(ledger: str, batch: bytes, node: str, hashes: bytes, signature: bytes) -> str:
-    """What is wrong with a batch, apart from who its node is; empty if nothing is."""
-    if len(hashes) % HASH_BYTES:
-        return "the hashes of its batch are cut"
-    if not is_signed(node, PURPOSE, batch_text(ledger, batch, hashes), signature):
-        return f"its batch is not signed by the node {node}"
-    return ""
+class SignedBatch(Struct, frozen=True):
+    """What a node has signed at once. With a `problem`, nobody has signed anything."""
+
+    node: str = ""
+    hashes: frozenset[bytes] = frozenset()  # of entries
+    problem: str = ""
 
 
-def hashes_of(joined: bytes) -> frozenset[bytes]:
-    """The single hashes of a batch."""
-    return frozenset(joined[at : at + HASH_BYTES] for at in range(0, len(joined), HASH_BYTES))
+def read_batch(ledger: str, batch: object, node: object, hashes: object, signature: object) -> SignedBatch:
+    """Read the row of a batch, which somebody may have changed. Whether its node is enrolled is another question."""
+    if type(batch) is not bytes or type(hashes) is not bytes or len(hashes) % HASH_BYTES:
+        return SignedBatch(problem="the hashes of its batch are cut, or the batch is missing")
+    if type(node) is not str or not is_signed(node, PURPOSE, batch_text(ledger, batch, hashes), signature):
+        return SignedBatch(problem=f"its batch is not signed by the node {ascii(node)[1:-1]}")
+    return SignedBatch(node, frozenset(hashes[at : at + HASH_BYTES] for at in range(0, len(hashes), HASH_BYTES)))
+
+
+class Sending(Struct, eq=False):
+    """Entries on their way, until each has an answer: what is sent again after a lost connection is the same batch."""
+
+    items: Sequence[Any]  # as a lane gave them: the same object again is another attempt
+    entries: Sequence[Entry]
+    waiting: list[int]  # the places of those without an answer
+    answers: dict[int, Any] = {}
+    batch: Batch | None = None  # of those that wait
+
+    def answer(self, answers: Mapping[int, Any]) -> None:
+        """Note answers, by place."""
+        self.answers.update(answers)
+        self.waiting = [at for at in self.waiting if at not in self.answers]
+
+    def fail(self, wrong: Mapping[Session, LedgerUnavailable]) -> None:
+        """Answer what waits in these sessions with an error."""
+        found = {at: wrong.get(session_of(self.entries[at])) for at in self.waiting}
+        self.answer({at: LedgerUnavailable(*one.args) for at, one in found.items() if one is not None})
+
+
+def sending_of(items: Sequence[Any], entries: Sequence[Entry]) -> Sending:
+    """Entries that begin their way."""
+    return Sending(items, entries, list(range(len(entries))))
+
+
+def session_of(entry: Entry | Row) -> Session:
+    """The session whose chain an entry is in."""
+    return entry.agent, entry.session
 
 
 class Chains:
@@ -94,7 +127,7 @@ class Chains:
         previous: list[bytes | None] = []
         self._recorded = recorded = recorded_at(now, self._recorded)
         for entry in entries:
-            session = entry.agent, entry.session
+            session = session_of(entry)
             before = ends.get(session)
             tail = self._tails.get(session, START) if before is None else before
             row = link(entry, ledger, 0, tail, recorded)
@@ -106,6 +139,19 @@ class Chains:
         batch = os.urandom(16)
         signature = self._node.sign(PURPOSE, batch_text(ledger, batch, b"".join(row.hash for row in rows)))
         return Batch(batch, self._node.public, signature, rows, previous)
+
+    def link_waiting(self, ledger: str, sending: Sending, now: datetime) -> None:
+        """Link what waits; an entry that cannot be written fails alone."""
+        try:
+            sending.batch = self.link(ledger, [sending.entries[at] for at in sending.waiting], now)
+        except (ValueError, TypeError):
+            wrong: dict[int, LedgerUnavailable] = {}
+            for at in sending.waiting:
+                try:
+                    self.link(ledger, [sending.entries[at]], now)
+                except (ValueError, TypeError) as error:
+                    wrong[at] = LedgerUnavailable(f"an entry cannot be written: {error}")
+            sending.answer(wrong)
 
     def lost(self, answer: Iterable[Sequence[object]]) -> Mapping[Session, Tail]:
         """Read the answer of `licet.append_entries`: the sessions of which it has kept nothing, and how they end."""
@@ -120,8 +166,18 @@ class Chains:
         """How a session ends, as far as the database has acknowledged it."""
         return self._tails.get(session, START)
 
+    def ends(self, batch: Batch) -> Mapping[Session, Tail]:
+        """How the sessions of a batch end, as far as the database has acknowledged it by now.
+
+        To be asked before the batch is sent: entries may be acknowledged over another connection while it is under way,
+        and the answer does not know of them.
+        """
+        return {session: self.known(session) for session in {session_of(row) for row in batch.rows}}
+
     def note(self, session: Session, tail: Tail) -> None:
-        """Remember how a session ends."""
+        """Remember how a session ends. An older end, which came over a slower connection, changes nothing."""
+        if tail.sequence < self.known(session).sequence:
+            return
         self._tails.pop(session, None)
         self._tails[session] = tail
         if len(self._tails) > MOST_TAILS:
@@ -131,7 +187,7 @@ class Chains:
         """Remember the ends of the sessions whose entries were kept."""
         others = frozenset(lost)
         for row in batch.rows:
-            if (session := (row.agent, row.session)) not in others:
+            if (session := session_of(row)) not in others:
                 self.note(session, Tail(row.sequence, row.hash))
 
 

@@ -18,7 +18,7 @@ _TABLE = late_pattern(r"CREATE TABLE (?:IF NOT EXISTS )?licet\.(\w+)")
 _TRIGGER = late_pattern(r"CREATE (?:OR REPLACE )?(?:CONSTRAINT )?TRIGGER (\w+)")
 _FUNCTION = late_pattern(r"CREATE (?:OR REPLACE )?FUNCTION licet\.(\w+)\s*\(")
 _TEXT = late_pattern(r"\bAS\s+(?:(\$\w*\$)(.*?)\1|'((?:[^']|'')*)')", re.DOTALL)
-_PATH = late_pattern(r"SET search_path = ([\w, ]+?)\s*$", re.MULTILINE)
+_SETTING = late_pattern(r"\bSET (\w+) = (\w+(?:, \w+)*)")
 
 _RELATIONS = """SELECT c.relname::text, c.relkind::text, c.relrowsecurity,
 EXISTS (SELECT FROM pg_catalog.pg_rewrite r WHERE r.ev_class = c.oid),
@@ -36,7 +36,7 @@ ORDER BY 1"""
 class _Expected(Struct, frozen=True):
     tables: frozenset[str]
     triggers: frozenset[str]
-    functions: Mapping[str, frozenset[tuple[str, str]]]  # by name: the text, and the search path
+    functions: Mapping[str, frozenset[tuple[str, str]]]  # by name: the text, and the settings
 
 
 @cache
@@ -51,9 +51,9 @@ def _expected(applied: int) -> _Expected:
         for start in _FUNCTION.finditer(step.sql):
             if (body := _TEXT.search(step.sql, start.end())) is None:
                 continue
-            path = _PATH.search(step.sql[start.end() : body.start()])
+            settings = _SETTING.findall(step.sql[start.end() : body.start()])
             text = body[2] if body[1] else body[3].replace("''", "'")
-            made.setdefault(start[1], set()).add((text, f"search_path={path[1].strip()}" if path else ""))
+            made.setdefault(start[1], set()).add((text, ";".join(f"{name}={value}" for name, value in settings)))
         functions |= made
     return _Expected(
         frozenset(tables), frozenset(triggers), {name: frozenset(texts) for name, texts in functions.items()}
@@ -98,8 +98,8 @@ def _changed_code(reader: PostgresReader) -> Iterator[str]:
         if name not in expected.triggers:
             yield f"the table licet.{table} has a trigger `{ascii(name)[1:-1]}`, which licet does not make"
     found: dict[str, set[tuple[str, str]]] = {}
-    for name, text, path in reader.fetched(_FUNCTIONS):
-        found.setdefault(name, set()).add((text, path))
+    for name, text, settings in reader.fetched(_FUNCTIONS):
+        found.setdefault(name, set()).add((text, settings))
     for name, texts in expected.functions.items():
         if name not in found:
             yield f"the function licet.{name} is missing"

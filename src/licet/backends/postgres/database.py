@@ -17,6 +17,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from contextvars import Context
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -81,9 +82,8 @@ class Lane(Generic[Item, Answer]):
         database: "Database",
         act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
         most: int,
-        transaction: bool,
     ) -> None:
-        self._database, self._act, self._most, self._transaction = database, act, most, transaction
+        self._database, self._act, self._most = database, act, most
         self.reset()
 
     def reset(self) -> None:
@@ -94,6 +94,10 @@ class Lane(Generic[Item, Answer]):
 
     async def do(self, item: Item) -> Answer:
         """The answer to one item; `Unavailable` if there was none until the deadline of the call."""
+        return await self.ask(item)
+
+    def ask(self, item: Item) -> "asyncio.Future[Answer]":
+        """The same, for a caller that wants the answer also after it was cancelled: it shields the future."""
         loop = asyncio.get_running_loop()
         waiting: _Waiting[Item, Answer] = _Waiting(item, loop.create_future(), loop, store_deadline())
         with self._lock:
@@ -103,13 +107,14 @@ class Lane(Generic[Item, Answer]):
             self._database.start(self._work())
         # Those before it may have more time, and one that is sent together with it too.
         timer = loop.call_later(waiting.until - monotonic(), self._give_up, waiting.future)
-        try:
-            return await waiting.future
-        except Unreachable:
-            note_unreached()
-            raise
-        finally:
+
+        def ended(future: "asyncio.Future[Answer]") -> None:
             timer.cancel()
+            if not future.cancelled() and isinstance(future.exception(), Unreachable):
+                note_unreached()
+
+        waiting.future.add_done_callback(ended)
+        return waiting.future
 
     def _give_up(self, future: "asyncio.Future[Answer]") -> None:
         if not future.done():
@@ -132,7 +137,7 @@ class Lane(Generic[Item, Answer]):
                 outcomes = await self._database.asked(
                     lambda connection, items=items: self._act(connection, items),  # type: ignore[misc]
                     max(one.until for one in batch),
-                    self._transaction,
+                    transaction=False,
                 )
             except Exception as wrong:  # any error must wake the callers
                 outcomes = [_again(wrong) for _ in batch]
@@ -191,6 +196,7 @@ class Database:
         self._thread: threading.Thread | None = None
         self._pool: Any = None
         self._lost = ""  # how a connection was lost last, until there is another one
+        self._was_reached = self._is_unknown = False  # by this process; after it has asked for a whole time in vain
         self._connecting: asyncio.Lock | None = None
         self._listening: asyncio.Task[None] | None = None
         self._wanted: asyncio.Event | None = None  # set when the channels that are wanted have changed
@@ -208,7 +214,7 @@ class Database:
         return await self._from_here(self.asked(act, store_deadline(), transaction=True))
 
     async def once(self, act: Callable[[Connection], Awaitable[T]]) -> T:
-        """The same for a single statement, which is a transaction by itself: one round trip."""
+        """The same where each statement is a transaction by itself: one round trip, and committed when it returns."""
         return await self._from_here(self.asked(act, store_deadline(), transaction=False))
 
     def wait(self, act: Callable[[Connection], Awaitable[T]], seconds: float) -> T:
@@ -268,11 +274,9 @@ class Database:
         self,
         act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
         most: int,
-        *,
-        transaction: bool = True,
     ) -> Lane[Item, Answer]:
-        """A lane whose items go over in batches; without `transaction`, the function sends one statement."""
-        lane: Lane[Item, Answer] = Lane(self, act, most, transaction)
+        """A lane whose items go over in batches. Each statement of the function is a transaction by itself."""
+        lane: Lane[Item, Answer] = Lane(self, act, most)
         self._lanes.append(lane)
         return lane
 
@@ -330,13 +334,16 @@ class Database:
             return self._loop
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin something in the thread of the database, and wait for nothing."""
+        """Begin something in the thread of the database, and wait for nothing.
+
+        It has no deadline of a call: it may go on for others when the call that began it is over.
+        """
         try:
             loop = self._running()
         except Unavailable:  # this thread is about to end
             work.close()
             return
-        loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)))
+        loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work)), context=Context())
 
     def start_if_open(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """As `start`, for what a notification asks for: a database that was closed is not opened again for it."""
@@ -344,7 +351,7 @@ class Database:
             loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # it has just been closed
-                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work())))
+                loop.call_soon_threadsafe(lambda: self._keep(loop.create_task(work())), context=Context())
 
     def _keep(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.add(task)
@@ -404,6 +411,7 @@ class Database:
                 async with asyncio.timeout_at(until):
                     answer = await self._done(act, transaction)
             except TimeoutError:
+                self._is_unknown = self._is_unknown or not self._was_reached
                 raise self.no_answer() from None
             except Exception as wrong:
                 if not _is_lost(wrong, asyncpg):
@@ -412,7 +420,9 @@ class Database:
             else:
                 self._lost = ""
                 return answer
-            if monotonic() + pause >= until:
+            # A server that this process never reached was asked for the whole time once: it may be a wrong address.
+            if monotonic() + pause >= until or (self._is_unknown and self._pool is None):
+                self._is_unknown = self._is_unknown or not self._was_reached
                 raise Unreachable(f"{self.address.shown} cannot be reached: {self._lost}")
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - only to spread attempts
             pause = min(pause * 2, LONGEST_RETRY)
@@ -422,9 +432,10 @@ class Database:
         asyncpg, pool = driver(), await self._connected()
         connection = await pool.acquire()
         try:
-            if not (transaction or self.is_pooled):
-                return await act(connection)
-            return await _in_transaction(connection, act)
+            if transaction:
+                return await _in_transaction(connection, act)
+            alone: Any = _Pooled(connection) if self.is_pooled else connection
+            return await act(alone)
         except BaseException as wrong:
             # A cancelled statement may still be running, and one that was refused for its server would be again.
             if isinstance(wrong, asyncio.CancelledError) or _leaves(wrong):
@@ -432,7 +443,7 @@ class Database:
                     connection.terminate()
             raise
         finally:
-            await asyncio.shield(pool.release(connection))
+            await pool.release(connection)  # which goes on where the caller is cancelled
 
     async def _connected(self) -> Any:
         if self._pool is not None:
@@ -446,7 +457,7 @@ class Database:
                     pool.terminate()
                     first.terminate()
                     raise self._closed()
-                self._pool = pool
+                self._pool, self._was_reached, self._is_unknown = pool, True, False
             return self._pool
 
     async def _opened(self) -> tuple[Any, Any]:
@@ -575,7 +586,8 @@ class Database:
         """Begin to listen, or to listen on other channels than before."""
         if self._listening is None or self._listening.done():
             self._wanted = asyncio.Event()
-            self._listening = asyncio.get_running_loop().create_task(self._listen(self._wanted))
+            # What is heard is looked at in this context, long after the deadline of the call that has begun it.
+            self._listening = asyncio.get_running_loop().create_task(self._listen(self._wanted), context=Context())
         elif self._wanted is not None:
             self._wanted.set()
 
@@ -678,6 +690,38 @@ def _connection_class(asyncpg: Any) -> Any:
             return _TYPES[0]
 
     return Quiet
+
+
+class _Pooled:
+    """A connection by way of a transaction pooler, which may lend out another one of the server after each transaction.
+
+    The driver sends a statement in two parts, so each is a transaction of its own: then what it returns is committed,
+    as it is without a pooler. A function that was told so could not take it back.
+    """
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    async def execute(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.execute, query, *args)
+
+    async def executemany(self, query: str, args: Any) -> Any:
+        return await self._alone(self._connection.executemany, query, args)
+
+    async def fetch(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetch, query, *args)
+
+    async def fetchrow(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetchrow, query, *args)
+
+    async def fetchval(self, query: str, *args: Any) -> Any:
+        return await self._alone(self._connection.fetchval, query, *args)
+
+    def transaction(self) -> Any:
+        return self._connection.transaction()
+
+    async def _alone(self, ask: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        return await _in_transaction(self._connection, lambda _: ask(*args))
 
 
 async def _in_transaction(connection: Connection, act: Callable[[Connection], Awaitable[T]]) -> T:

@@ -13,11 +13,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
 
 from licet.backends.ledger.state import LastCheckpoint, new_ledger_id, read_last, write_last
 from licet.backends.limits import HASHES_AT_ONCE
 from licet.backends.postgres.address import Connection
-from licet.backends.postgres.node_keys import Begun
+from licet.backends.postgres.node_keys import BegunLedger
 from licet.backends.secrets import SigningKey, check_signature, generated_key, ledger_key
 from licet.core.ledger.entry import Checkpoint, Unsound, checkpoint_body, hash_text, read_checkpoint, time_text
 from licet.core.ledger.merkle import HASH_BYTES, Frontier
@@ -31,7 +34,11 @@ WITH begun AS (INSERT INTO licet.ledger (id, key) VALUES ($1, $2) ON CONFLICT DO
 INSERT INTO licet.heads (size, body, signature, frontier, below)
 SELECT 0, $3::bytea, $4::bytea, $5::bytea, '3'::xid8 FROM begun
 """
-_NEWEST = "SELECT size, body, signature, frontier FROM licet.heads ORDER BY size DESC LIMIT 1"
+# With the oldest transaction that is still open, which is older than anything that is read afterwards.
+_NEWEST = """
+SELECT size, body, signature, frontier, below::text, pg_snapshot_xmin(pg_current_snapshot())::text AS before
+FROM licet.heads ORDER BY size DESC LIMIT 1
+"""
 _HEAD = """
 INSERT INTO licet.heads (size, body, signature, frontier, below) VALUES ($1, $2, $3, $4, $5::text::xid8)
 """
@@ -41,6 +48,13 @@ SELECT count(*), string_agg(hash, ''::bytea ORDER BY number) FROM licet.places W
 _MOST_KEY = 4096  # bytes
 
 
+class Newest(Struct, frozen=True):
+    """A row of a head, with `before`: all transactions before that one had ended. And the head that was known then."""
+
+    row: Any
+    last: LastCheckpoint | None
+
+
 class KeptHead:
     """The newest head that this node has seen, of the ledger that it has begun or joined."""
 
@@ -48,11 +62,11 @@ class KeptHead:
         self._directory, self._now = directory, now
         self._paths = {name: os.fspath(directory / f"ledger.{name}") for name in ("key", "pub", "head")}
         self.key: SigningKey | None = None  # where this node has it
-        self._begun: Begun | None = None
+        self._begun: BegunLedger | None = None
         self._last: LastCheckpoint | None = None
         self._stored = -1  # the size that the file has
 
-    async def begun(self, connection: Connection) -> Begun:
+    async def begun(self, connection: Connection) -> BegunLedger:
         """The ledger, which begins if there is none."""
         if self._begun is None:
             await self.follow(connection)
@@ -65,13 +79,18 @@ class KeptHead:
         """The newest head that was seen."""
         return self._last
 
-    async def follow(self, connection: Connection) -> LastCheckpoint:
+    async def newest(self, connection: Connection) -> "Newest":
+        """The newest head of the database, which nobody has checked yet."""
+        last = self._last  # before it asks: one that is noted meanwhile may be newer than the answer
+        if (found := await connection.fetchrow(_NEWEST)) is None:
+            raise self._set_back("it has no signed head any more", last)
+        return Newest(found, last)
+
+    async def follow(self, connection: Connection, newest: "Newest | None" = None) -> LastCheckpoint:
         """The newest head of the database, if it continues the one that was kept; `LedgerUnavailable` otherwise."""
         begun = self._begun or await self._joined(connection)
-        found = await connection.fetchrow(_NEWEST)
-        last = self._last
-        if found is None:
-            raise self._set_back("it has no signed head any more", last)
+        newest = newest or await self.newest(connection)
+        found, last = newest.row, newest.last
         head = _head(found, begun)
         facts = read_checkpoint(head.body)
         if last is None:  # trusted on first use: it is signed with the key of the ledger
@@ -83,16 +102,19 @@ class KeptHead:
             await _grow(connection, frontier, facts.size)
             if frontier.size != facts.size or hash_text(frontier.root) != facts.root:
                 raise self._set_back("its tree does not continue that head", last)
-        newest = LastCheckpoint(head, facts, frontier)
-        if self._last is None or self._last.facts.size <= newest.facts.size:  # another look may have been faster
-            self._begun, self._last = begun, newest
-        return newest
+        self._begun, followed = begun, LastCheckpoint(head, facts, frontier)
+        self._note(followed)
+        return followed
 
     def advance(self, head: Checkpoint, frontier: Frontier) -> None:
         """Note a head that this process has signed, and that the database has kept."""
-        self._last = LastCheckpoint(head, read_checkpoint(head.body), frontier.copy())
+        self._note(LastCheckpoint(head, read_checkpoint(head.body), frontier.copy()))
 
-    def signed(self, key: SigningKey, begun: Begun, frontier: Frontier) -> Checkpoint:
+    def _note(self, head: LastCheckpoint) -> None:
+        if self._last is None or self._last.facts.size <= head.facts.size:  # another look may have been faster
+            self._last = head
+
+    def signed(self, key: SigningKey, begun: BegunLedger, frontier: Frontier) -> Checkpoint:
         """Sign the head of a tree."""
         body = checkpoint_body(begun.ledger, frontier.size, frontier.root, time_text(self._now()), key.public)
         return Checkpoint(frontier.size, body, key.sign(body))
@@ -114,7 +136,7 @@ class KeptHead:
 
     # The ledger of this directory -------------------------------------------------------------------------------------
 
-    async def _joined(self, connection: Connection) -> Begun:
+    async def _joined(self, connection: Connection) -> BegunLedger:
         found = await connection.fetchrow(_LEDGER)
         key, public, last = self._own_key(), self._pinned(), read_last(self._paths["head"])
         if found is None:
@@ -130,7 +152,7 @@ class KeptHead:
                 f"the ledger in the database is signed with {signer}, and {path} says {expected}: this is another "
                 "state, or its ledger was replaced; give each state a directory of its own"
             )
-        begun = Begun(ledger, signer)
+        begun = BegunLedger(ledger, signer)
         if last is not None:
             if last.facts.ledger != ledger or last.facts.key != signer:
                 raise self._set_back(f"it has another ledger, {ledger}", last)
@@ -164,7 +186,7 @@ class KeptHead:
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             key = ledger_key(self._paths["key"], generated_key())
         ledger, empty = new_ledger_id(), Frontier()
-        head = self.signed(key, Begun(ledger, key.public), empty)
+        head = self.signed(key, BegunLedger(ledger, key.public), empty)
         await connection.execute(_BEGIN, ledger, key.public, head.body, head.signature, bytes(empty))
         found = await connection.fetchrow(_LEDGER)
         if is_new and found["key"] != key.public:  # the key has signed nothing that anybody has
@@ -205,7 +227,7 @@ def _is_no_key(text: str) -> bool:
     return key_bytes(text) is None
 
 
-def _head(found: dict[str, object], begun: Begun) -> Checkpoint:
+def _head(found: dict[str, object], begun: BegunLedger) -> Checkpoint:
     """A head of the database, if the key of the ledger has signed it."""
     size, body, signature = found["size"], found["body"], found["signature"]
     if not (type(size) is int and type(body) is bytes and type(signature) is bytes):

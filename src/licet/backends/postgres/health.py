@@ -20,7 +20,8 @@ from licet.backends.limits import (
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.migrations import RUNTIME
-from licet.backends.postgres.server_status import DatabaseSeen, look_at
+from licet.backends.postgres.sequencer import SEQUENCER_LOCK
+from licet.backends.postgres.server_status import DatabaseSeen, look_at, over_own
 from licet.core.algebra.scope import visible
 from licet.guard.ports import Unavailable
 
@@ -44,7 +45,8 @@ SELECT count(*) AS waiting, count(*) FILTER (WHERE xid >= pg_snapshot_xmin(pg_cu
     ) LIMIT 10000
 ) AS waits
 """
-# Every open transaction with a number has a lock on it, which everybody may see; prepared ones have no process.
+# Every open transaction with a number has a lock on it, which everybody may see; prepared ones have no process. And
+# anybody who may connect can take a lock of licet, and keep it without a transaction.
 _OPEN = """
 SELECT 'connection' AS kind, locks.pid::text AS name, coalesce(usename, '') AS role, coalesce(datname, '') AS base,
     coalesce(application_name, '') AS program, coalesce(state, '') AS state,
@@ -54,6 +56,14 @@ WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted AND lock
 UNION ALL
 SELECT 'prepared', gid, owner, database, '', 'prepared',
     extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
+UNION ALL
+SELECT 'lock', locks.pid::text, coalesce(usename, ''), coalesce(datname, ''), coalesce(application_name, ''),
+    coalesce(state, ''), extract(epoch FROM clock_timestamp() - coalesce(xact_start, state_change))::float8
+FROM pg_locks AS locks JOIN pg_stat_activity AS active ON active.pid = locks.pid
+WHERE locktype = 'advisory' AND granted AND locks.pid != pg_backend_pid() AND objsubid = 1
+    AND coalesce(xact_start, state_change) < clock_timestamp() - interval '1 second'
+    AND locks.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (classid::bigint << 32 | objid::bigint) IN (licet.freeze_lock(), $2)
 ORDER BY age DESC NULLS FIRST LIMIT $1
 """
 
@@ -85,17 +95,10 @@ def health_of(database: Database) -> Sequence[Finding]:
         rows["rights"] = await connection.fetchrow(_RIGHTS)
         rows["head"] = await connection.fetchrow(_HEAD)
         rows["waiting"] = await connection.fetchrow(_WAITING)
-        rows["open"] = await connection.fetch(_OPEN, MOST_HELD_BACK)
-
-    async def over_own() -> None:
-        connection = await database.plain_connection()
-        try:
-            await look(connection)
-        finally:
-            connection.terminate()
+        rows["open"] = await connection.fetch(_OPEN, MOST_HELD_BACK, SEQUENCER_LOCK)
 
     try:
-        database.do(over_own(), STATUS_SECONDS)
+        database.do(over_own(database, look), STATUS_SECONDS)
     except Exception as wrong:
         return [*found, Finding("tables", "no", str(database.explained(wrong)), f"GRANT {RUNTIME} TO {seen.user}")]
     held = _held_back(rows["open"], rows["waiting"])
@@ -197,6 +200,10 @@ def _held_back(rows: Sequence[Mapping[str, Any]], waiting: Mapping[str, Any]) ->
             text, fix = f"prepared transaction {name} by {who}", f"ROLLBACK PREPARED '{quoted}', or COMMIT PREPARED"
         else:
             text, fix = f"process {name}{program} by {who}{state}", f"SELECT pg_terminate_backend({name})"
+        if row["kind"] == "lock":
+            what = f"{text} holds a lock of licet {since}: calls, freezes or places wait for it"
+            found.append(Finding("order", "degraded", what, fix))
+            continue
         found.append(
             Finding("order", "degraded", f"{text} has been open {since}: it holds every later entry back", fix)
         )

@@ -81,7 +81,6 @@ class MovedLedger(Struct, frozen=True):
     """A ledger that was moved."""
 
     entries: int
-    root: str
     aside: str = ""  # where the file is that was moved from
 
 
@@ -138,14 +137,14 @@ def _release(database: Database) -> None:
     _do(database, "UPDATE licet.ledger SET gone = '' RETURNING id")
 
 
-class _Begun(Struct, frozen=True):
+class _LedgerRow(Struct, frozen=True):
     id: str
     gone: str
 
 
-def _begun(database: Database) -> _Begun | None:
+def _begun(database: Database) -> _LedgerRow | None:
     rows = _do(database, "SELECT id::text, gone::text FROM licet.ledger LIMIT 1")
-    return _Begun(*rows[0]) if rows else None
+    return _LedgerRow(*rows[0]) if rows else None
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -244,7 +243,7 @@ def _set_aside(path: Path, source: sqlite3.Connection, entries: int) -> MovedLed
         with suppress(FileNotFoundError):
             os.rename(f"{path}{ending}", f"{aside}{ending}")
     os.rename(path, aside)
-    return MovedLedger(entries, "", aside)
+    return MovedLedger(entries, aside)
 
 
 # From a database to a file -------------------------------------------------------------------------------------------
@@ -275,13 +274,21 @@ def ledger_to_file(
     outcome = verify_database(database, str(keys / "ledger"), key.public, progress=progress, operators=operators)
     before = _sound(outcome, from_)
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    had_keys = os.path.lexists(f"{target}.key")
     _copy_keys(keys / "ledger", target)
-    work = _emptied(database, str(keys / "ledger"), temporary, key, path, before, progress, rest)
-    after = _in_database(database, work)
+    try:
+        after = _in_database(
+            database, _emptied(database, str(keys / "ledger"), temporary, key, path, before, progress, rest)
+        )
+    except (NotMoved, LedgerUnavailable, Unavailable):
+        if not had_keys:  # a key without a ledger would say that the ledger was removed
+            for ending in (".key", ".pub"):
+                Path(f"{target}{ending}").unlink(missing_ok=True)
+        raise
     os.replace(checkpoint_path(temporary), checkpoint_path(path))
     os.rename(temporary, path)
     _sound(verify_ledger(path, key.public), str(path))
-    return MovedLedger(after.entries, after.root)
+    return MovedLedger(after.entries)
 
 
 async def _emptied(

@@ -3,8 +3,10 @@
 The key is made on the node, in the directory that it keeps for itself, and never leaves it. Whoever administers the
 database can write any row; without the key of a node that an operator has enrolled, such a row is refused.
 
-A node is enrolled, and dismissed, by an entry of the ledger that holds a signed act: signed by one of the operators of
-the state, or by the key of the ledger where the state has no operators. An act counts once.
+A node is enrolled, and dismissed, by an entry of the ledger that holds a signed act. The key of the ledger signs it,
+until an entry of the same chain hands over to operators; later ones are handed over to by those before them. So an act
+is judged by who could sign at its place in the chain: the nodes of yesterday stay when operators come or change. An act
+counts once.
 """
 
 import base64
@@ -13,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import UNSET, Struct
 
@@ -33,9 +35,13 @@ from licet.core.ledger.entry import (
     read_entry,
     time_text,
 )
-from licet.core.ledger.operator_acts import OperatorAct, act_bytes, read_act
+from licet.core.ledger.operator_acts import Kind, OperatorAct, act_bytes, read_act
 from licet.guard.ports import LedgerUnavailable
 
+if TYPE_CHECKING:
+    from licet.guard.freezing import OperatorKey
+
+IsEnrolled = Callable[[str], Awaitable[bool]]  # whether a node with this public key may write
 KEY_FILE = "node.key"
 _MEND = "put the key of this node there, or move it away: the next start makes another one, which needs to be enrolled"
 
@@ -69,8 +75,13 @@ class Node:
         return self._key.derived(_text("derived", purpose))
 
 
-def is_signed(public: str, purpose: str, body: bytes, signature: bytes) -> bool:
-    """Whether a node has signed these bytes for this purpose. Whether it is enrolled is another question."""
+def is_signed(public: object, purpose: str, body: object, signature: object) -> bool:
+    """Whether a node has signed these bytes for this purpose. Whether it is enrolled is another question.
+
+    Columns of a table that somebody has changed may have values of any type.
+    """
+    if not (type(public) is str and type(body) is bytes and type(signature) is bytes):
+        return False
     return check_signature(public, _text(purpose, body), signature)
 
 
@@ -81,8 +92,7 @@ def _text(purpose: str, body: bytes) -> bytes:
 # Acts about nodes ----------------------------------------------------------------------------------------------------
 
 Operators = Callable[[], Awaitable[tuple[str, ...]]]
-NODE_KINDS = ("enrolment", "dismissal")
-_ACTS = {"enrolment": "enrol", "dismissal": "dismiss"}
+_ACTS: dict[str, Kind] = {"enrolment": "enrol", "dismissal": "dismiss", "operators": "operators"}
 
 
 async def no_operators() -> tuple[str, ...]:
@@ -90,14 +100,32 @@ async def no_operators() -> tuple[str, ...]:
     return ()
 
 
+class _Named(Protocol):
+    @property
+    def kind(self) -> str: ...
+    @property
+    def agent(self) -> str: ...
+    @property
+    def session(self) -> str: ...
+
+
+def is_node_act(one: _Named) -> bool:
+    """Whether an entry is about the nodes of a state: it is judged by its own signature, whoever wrote it."""
+    return one.kind in _ACTS and one.agent == NODES_AGENT and one.session == NODES_SESSION
+
+
 def node_entry(
-    kind: Literal["enrolment", "dismissal"], node: str, ledger: str, key: SigningKey, now: datetime
+    kind: Literal["enrolment", "dismissal", "operators"],
+    about: Sequence[str],
+    ledger: str,
+    key: "OperatorKey",
+    now: datetime,
 ) -> Entry:
-    """The entry that enrols or dismisses a node; `key` is that of an operator, or of the ledger."""
+    """The entry that enrols or dismisses a node, or hands over to operators; `key` is one that may sign it now."""
     act = OperatorAct(
-        act="enrol" if kind == "enrolment" else "dismiss",
+        act=_ACTS[kind],
         ledger=ledger,
-        about=(node,),
+        about=tuple(about),
         time=time_text(now),
         nonce=os.urandom(16).hex(),
     )
@@ -111,7 +139,7 @@ def node_entry(
         time=act.time,
         manifest="",
         node=NodeFact(
-            node=node,
+            node="" if kind == "operators" else about[0],
             act=base64.b64encode(body).decode(),
             signature=base64.b64encode(key.sign(body)).decode(),
             by=key.public,
@@ -120,43 +148,49 @@ def node_entry(
 
 
 class NodeActs:
-    """Which nodes are enrolled, after some acts in their order."""
+    """Which nodes are enrolled, and by whom others can be, after some acts in their order."""
 
     def __init__(self, ledger: str, key: str) -> None:
         self.ledger, self._key = ledger, key
+        self.operators: tuple[str, ...] = ()  # empty while the key of the ledger signs
+        self.handed_over: set[tuple[str, ...]] = set()  # to these operators, at some time
         self.enrolled: set[str] = set()
         # Also those that were dismissed: what they wrote before still counts. The key of the ledger has signed what was
         # moved from a file.
         self.ever: set[str] = {key}
         self._nonces: set[str] = set()
 
-    def problem(self, entry: Entry, operators: Sequence[str]) -> str:
-        """Why an entry enrols or dismisses nobody; empty if it does."""
+    def problem(self, entry: Entry) -> str:
+        """Why an entry does not count; empty if it does."""
         fact = entry.node
-        if entry.kind not in NODE_KINDS or fact is UNSET:
+        if not is_node_act(entry) or fact is UNSET:
             return "it is about no node"
         try:
             body, signature = (base64.b64decode(text, validate=True) for text in (fact.act, fact.signature))
             act = read_act(body)
         except (Unsound, ValueError):
             return "its act cannot be read"
-        if act.act != _ACTS[entry.kind] or act.about != (fact.node,) or act.ledger != self.ledger:
+        is_about = bool(act.about) if entry.kind == "operators" else act.about == (fact.node,)
+        if act.act != _ACTS[entry.kind] or not is_about or act.ledger != self.ledger:
             return "its act is about something else"
         if act.nonce in self._nonces:
             return "its act has counted before"
-        if fact.by not in (operators or (self._key,)):
+        if fact.by not in (self.operators or (self._key,)):
             return f"{fact.by} is no operator of this state"
         if not check_signature(fact.by, body, signature):
             return f"its act is not signed by {fact.by}"
         return ""
 
-    def apply(self, entry: Entry, operators: Sequence[str]) -> None:
-        """Count an entry, if it enrols or dismisses a node."""
-        if self.problem(entry, operators) or entry.node is UNSET:
+    def apply(self, entry: Entry) -> None:
+        """Count an entry, if it counts."""
+        if self.problem(entry) or entry.node is UNSET:
             return
-        node = entry.node.node
-        self._nonces.add(read_act(base64.b64decode(entry.node.act)).nonce)
-        if entry.kind == "enrolment":
+        node, act = entry.node.node, read_act(base64.b64decode(entry.node.act))
+        self._nonces.add(act.nonce)
+        if entry.kind == "operators":
+            self.operators = act.about
+            self.handed_over.add(act.about)
+        elif entry.kind == "enrolment":
             self.enrolled.add(node)
             self.ever.add(node)
         else:
@@ -171,7 +205,7 @@ WHERE agent = $1 AND session = $2 AND sequence > $3 ORDER BY sequence
 """
 
 
-class Begun(Struct, frozen=True):
+class BegunLedger(Struct, frozen=True):
     """A ledger that has begun: its id, and the public key that signs its heads."""
 
     ledger: str
@@ -182,45 +216,67 @@ class Enrolled:
     """The enrolled nodes, read from the ledger.
 
     Entries are read on from the last one that was seen, and never fewer: nobody can take a dismissal back from a
-    process that has seen it.
+    process that has seen it. Where operators are pinned on this node, a ledger that does not know them is not believed.
     """
 
     def __init__(
         self,
         ask: Callable[[Callable[[Connection], Awaitable[None]]], Awaitable[None]],
-        begun: Callable[[Connection], Awaitable[Begun]],
+        begun: Callable[[Connection], Awaitable[BegunLedger]],
         operators: Operators = no_operators,
     ) -> None:
-        self._ask, self._begun, self._operators = ask, begun, operators
+        self._ask, self._begun, self._pinned = ask, begun, operators
         self._acts: NodeActs | None = None
         self._entries: list[LinkedEntry] = []
         self._tail = b""
-        self._counted: tuple[str, ...] = ()  # the operators by whom the entries were judged
         self._read = 0.0
 
     async def check(self, public: str) -> bool:
         """Whether a node is enrolled."""
         if self._is_due(public):
-            await self._ask(self.read)
+            await self._ask(self._checked)
         return public in self.now
 
     async def check_ever(self, public: str) -> bool:
         """Whether a node is enrolled, or was: what it wrote in the ledger before it was dismissed still counts."""
         if public not in self.ever:
-            await self._ask(self.read)
+            await self._ask(self._checked)
         return public in self.ever
 
     async def check_over(self, connection: Connection, public: str) -> bool:
         """As `check`, over a connection that is open already."""
         if self._is_due(public):
-            await self.read(connection)
+            await self._checked(connection)
         return public in self.now
 
     async def check_ever_over(self, connection: Connection, public: str) -> bool:
         """As `check_ever`, over a connection that is open already."""
         if public not in self.ever:
-            await self.read(connection)
+            await self._checked(connection)
         return public in self.ever
+
+    async def unknown_operators(self, connection: Connection) -> tuple[str, ...]:
+        """The operators that are pinned here, if the ledger was never handed over to them; else nothing."""
+        pinned = await self._pinned()
+        if pinned and not self._knows(pinned):
+            await self.read(connection)
+        return () if self._knows(pinned) else pinned
+
+    def _knows(self, operators: tuple[str, ...]) -> bool:
+        return self._acts is not None and operators in self._acts.handed_over
+
+    async def _checked(self, connection: Connection) -> None:
+        await self.read(connection)
+        if await self.unknown_operators(connection):
+            raise LedgerUnavailable(
+                "the ledger does not name the operators that are pinned on this node: if it was just moved here, make "
+                "a call at the node that holds ledger.key; otherwise the database was changed"
+            )
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """Who enrols nodes now, as far as this process has read; empty if it is the key of the ledger."""
+        return () if self._acts is None else self._acts.operators
 
     @property
     def ever(self) -> frozenset[str]:
@@ -237,7 +293,7 @@ class Enrolled:
 
     async def read(self, connection: Connection) -> None:
         """Read the entries about nodes that are new."""
-        begun, operators = await self._begun(connection), await self._operators()
+        begun = await self._begun(connection)
         known, tail = list(self._entries), self._tail
         for one in await connection.fetch(_ROWS, NODES_AGENT, NODES_SESSION, len(known)):
             row = Row(0, *one)
@@ -254,18 +310,20 @@ class Enrolled:
             tail = row.hash
         if len(known) < len(self._entries):  # another read was faster
             return
-        if self._acts is None or operators != self._counted or len(known) > len(self._entries):
-            acts = NodeActs(begun.ledger, begun.key)
-            for entry in known:
-                acts.apply(entry, operators)
-            self._acts = acts
-        self._entries, self._tail, self._counted, self._read = known, tail, operators, time.monotonic()
+        acts = NodeActs(begun.ledger, begun.key) if self._acts is None else self._acts
+        for entry in known[len(self._entries) :]:
+            acts.apply(entry)
+        self._acts, self._entries, self._tail, self._read = acts, known, tail, time.monotonic()
 
 
 def _changed(sequence: int, why: str) -> LedgerUnavailable:
     return LedgerUnavailable(f"entry {sequence} about the nodes of the state was changed in the database: {why}")
 
 
-def not_enrolled(public: str) -> LedgerUnavailable:
-    """The refusal of a node that nobody has enrolled."""
-    return LedgerUnavailable(f"this node is not enrolled in this state: an operator runs `licet state enrol {public}`")
+def not_enrolled(public: str, operators: Sequence[str], *, is_dismissed: bool) -> LedgerUnavailable:
+    """The refusal of a node that nobody has enrolled, or that was dismissed."""
+    run = f"run `licet state enrol {public}` at the node that began the ledger"
+    if operators:
+        run = f"an operator runs `licet state enrol {public} --key FILE`, anywhere"
+    what = "was dismissed from" if is_dismissed else "is not enrolled in"
+    return LedgerUnavailable(f"this node {what} this state: {run}")

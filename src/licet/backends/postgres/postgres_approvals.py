@@ -52,7 +52,7 @@ from licet.backends.limits import (
 )
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.node_keys import Node, is_signed
+from licet.backends.postgres.node_keys import IsEnrolled, Node, is_signed
 from licet.backends.secrets import SigningKey
 from licet.core.decision.approval import UNSIGNED, ApprovalRequest, Yes
 from licet.core.ledger.entry import STANDING_SESSION, Entry, Unsound, read_entry
@@ -93,8 +93,6 @@ _GIVE_BACK = "SELECT licet.give_back_claim($1)"
 _ALL = (1 << 63) - 1  # after the last row
 _OLD = (1 << 31) - 1  # more requests than there are
 
-Enrolled = Callable[[str], Awaitable[bool]]  # whether a node, named by its public key, belongs to this state
-
 
 class _RequestRow(Struct, frozen=True, forbid_unknown_fields=True, tag_field="row", tag="request"):
     """What a node signs of a request. What results said of it (`unmet`) is shown and dropped with its arguments."""
@@ -133,7 +131,7 @@ class PostgresApprovals(ApprovalStore):
         self,
         database: Database,
         node: Node,
-        enrolled: Enrolled,
+        enrolled: IsEnrolled,
         clock: Callable[[], float] = time.time,
         *,
         options: str = "",
@@ -418,8 +416,6 @@ def _is_whole(row: Mapping[str, Any], trusted: frozenset[str], now: int) -> bool
 
 def _is_ours(node: str | None, body: bytes | None, signature: bytes | None, trusted: frozenset[str]) -> bool:
     """Whether a node of this state has written this. A column may be null, if somebody has changed the table."""
-    if node is None or body is None or signature is None:
-        return False
     return node in trusted and _is_signed(node, _PURPOSE, body, signature)
 
 

@@ -11,25 +11,52 @@ of its node: that of the batch in which it was asked for, or that of the decisio
 import asyncio
 import os
 import secrets
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from decimal import Decimal
 from time import monotonic
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from licet.backends.limits import CLOSE_SECONDS, FORGET_RESERVATIONS_SECONDS, LEASE_SECONDS, MOST_CLAIMS
+from licet.backends.limits import CLOSE_SECONDS, FORGET_RESERVATIONS_SECONDS, LEASE_SECONDS, MOST_CLAIMS, MOST_COMPARED
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.node_keys import Node
-from licet.backends.postgres.postgres_leases import Begun, Ending, Leases, block_of
+from licet.backends.postgres.node_keys import Node, is_signed
+from licet.backends.postgres.postgres_leases import BlockSum, Ending, Leases, block_of
 from licet.core.decision.request import NOTHING, Spent, Usage, settlement
 from licet.core.values import canonical_json, money_text
-from licet.guard.ports import Claim, Reservation
+from licet.guard.ports import Claim, Reservation, Unavailable
 
 _RESERVE = f"SELECT * FROM licet.reserve({', '.join(f'${n}' for n in range(1, 24))})"  # noqa: S608 - numbers
 _SETTLE = f"SELECT * FROM licet.settle({', '.join(f'${n}' for n in range(1, 12))})"  # noqa: S608 - numbers
+# What receipts say that calls of a day have spent, beside the counters that have less. One statement reads one moment,
+# and a call is settled before its receipt is written; so no counter has less, unless somebody has changed it. Delegates
+# spend from the account of another session: their receipts are left out.
+_COMPARE = """
+WITH receipts AS (
+    SELECT session, tool, convert_from(body, 'UTF8')::jsonb AS body FROM licet.entries
+    WHERE kind = 'receipt' AND agent = $1 AND time >= $2 AND time < $2 || '~'
+), spent AS MATERIALIZED (
+    SELECT session, tool, (body ->> 'cost_usd')::numeric AS cost_usd FROM receipts
+    WHERE body ->> 'parent' IS NULL AND body -> 'events' @> '[{"kind": "BudgetSettled"}]'
+), sums AS (
+    SELECT 'day' AS kind, $2 AS name, '' AS tool, count(*) AS calls, coalesce(sum(cost_usd), 0) AS cost_usd FROM spent
+    UNION ALL SELECT 'session', session, '', count(*), sum(cost_usd) FROM spent GROUP BY session
+    UNION ALL SELECT 'tool', session, tool, count(*), sum(cost_usd) FROM spent GROUP BY session, tool
+)
+SELECT s.*, coalesce(c.calls, 0) AS counted, coalesce(c.cost_usd, 0) AS counted_usd
+FROM sums AS s LEFT JOIN licet.budget_counters AS c
+    ON c.agent = $1 AND c.kind = s.kind AND c.name = s.name AND c.tool = s.tool
+WHERE s.calls > coalesce(c.calls, 0) OR s.cost_usd > coalesce(c.cost_usd, 0) LIMIT 1
+"""
+_OPEN_ROWS = """
+SELECT r.id, r.agent, r.session, r.tool, r.day, r.calls, r.cost_usd, r.batch, b.node, b.body, b.signature
+FROM licet.reservations AS r LEFT JOIN licet.budget_batches AS b ON b.id = r.batch
+WHERE r.agent = $1 AND r.ended IS NULL AND r.batch IS NOT NULL LIMIT $2
+"""
+_PURPOSE = "budgets"  # of the signatures of nodes
 _BEGIN = "SELECT * FROM licet.begin_leased($1, $2, $3, $4)"
 _RENEW = "SELECT * FROM licet.renew_leases($1, $2)"
 _SETTLE_EXPIRED = "SELECT licet.settle_expired()"
@@ -105,7 +132,7 @@ def reserving(takings: Sequence[Taking], owner: str, lease_seconds: float) -> li
     ]
 
 
-def beginning(blocks: Sequence[Begun]) -> list[Any]:
+def beginning(blocks: Sequence[BlockSum]) -> list[Any]:
     """The arguments of `licet.begin_leased`."""
     return [
         [one.id for one in blocks],
@@ -115,33 +142,64 @@ def beginning(blocks: Sequence[Begun]) -> list[Any]:
     ]
 
 
-def taken(row: Any) -> Taken:
-    """An answer of `licet.reserve`."""
-    before = Spent(
-        calls=row["session_calls"],
-        calls_of_tool=row["tool_calls"],
-        cost_usd=row["session_cost"],
-        cost_usd_today=row["day_cost"],
-        cost_usd_of_tool=row["tool_cost"],
-        calls_today=row["day_calls"],
+def taken_or_wrong(row: Any) -> Taken | Unavailable:
+    """An answer of `licet.reserve`; an error, of this claim alone, if a counter says what no call can have spent."""
+    try:
+        before = Spent(
+            calls=_count(row["session_calls"]),
+            calls_of_tool=_count(row["tool_calls"]),
+            cost_usd=_money(row["session_cost"]),
+            cost_usd_today=_money(row["day_cost"]),
+            cost_usd_of_tool=_money(row["tool_cost"]),
+            calls_today=_count(row["day_calls"]),
+        )
+        return Taken(_count(row["granted"]), before)
+    except Unavailable as wrong:
+        return wrong
+
+
+def _count(value: object) -> int:
+    if type(value) is not int or value < 0:
+        raise _changed(value)
+    return value
+
+
+def _money(value: object) -> Decimal:
+    """An amount of a counter. One below nothing would let calls spend beyond a limit."""
+    if type(value) is not Decimal or not value.is_finite() or value < 0:
+        raise _changed(value)
+    return value
+
+
+def _changed(value: object) -> Unavailable:
+    return Unavailable(
+        f"a budget in the database says {str(value)[:40]!a}, which licet never writes: an administrator of the "
+        "database has to put it right"
     )
-    return Taken(row["granted"], before)
 
 
 class PostgresBudgets:
     """Budgets that any number of nodes share. Without a node, reservations are not signed.
 
+    `enrolled` tells whether a node is one of this state, or was: what it had set aside when it was dismissed counts on.
     With `lease`, calls spend from blocks: see `postgres_leases` for why no limit is passed.
     """
 
-    def __init__(self, database: Database, node: Node | None = None, lease: Decimal | None = None) -> None:
-        self._database, self._node = database, node
+    def __init__(
+        self,
+        database: Database,
+        node: Node | None = None,
+        lease: Decimal | None = None,
+        enrolled: Callable[[Connection, str], Awaitable[bool]] | None = None,
+    ) -> None:
+        self._database, self._node, self._enrolled = database, node, enrolled
+        self._compared: set[tuple[str, str]] = set()  # agents and days
         self.leases = Leases(lease if lease is not None else database.address.lease)
         self.owner = f"{os.getpid()}-{secrets.token_hex(6)}"
-        self._reserving = database.lane(self._reserve, MOST_CLAIMS, transaction=False)
-        self._beginning = database.lane(self._begin, MOST_CLAIMS, transaction=False)
-        self._settling = database.lane(self._settle, MOST_CLAIMS, transaction=False)
-        self._reading = database.lane(self._read, MOST_CLAIMS, transaction=False)
+        self._reserving = database.lane(self._reserve, MOST_CLAIMS)
+        self._beginning = database.lane(self._begin, MOST_CLAIMS)
+        self._settling = database.lane(self._settle, MOST_CLAIMS)
+        self._reading = database.lane(self._read, MOST_CLAIMS)
         self._refunds: set[asyncio.Task[None]] = set()
         self._forgets = monotonic() + FORGET_RESERVATIONS_SECONDS
         self._kept_in: asyncio.AbstractEventLoop | None = None  # where a timer renews the blocks
@@ -212,7 +270,7 @@ class PostgresBudgets:
         return f"PostgresBudgets({self._database.address.shown!r})"
 
     async def _asked(self, taking: Taking) -> Taken:
-        asking = asyncio.ensure_future(self._reserving.do(taking))
+        asking = self._reserving.ask(taking)
         try:
             return await asyncio.shield(asking)
         except asyncio.CancelledError:
@@ -231,7 +289,7 @@ class PostgresBudgets:
 
     async def _end(self, ending: Ending) -> None:
         # Written even if the caller is cancelled: otherwise the call would stay at its maximum.
-        await asyncio.shield(asyncio.ensure_future(self._settling.do(ending)))
+        await asyncio.shield(self._settling.ask(ending))
 
     def _give_back(self, asking: "asyncio.Future[Taken]", taking: Taking) -> None:
         """The caller is gone, so the reservation is released."""
@@ -273,10 +331,59 @@ class PostgresBudgets:
         self.leases.forget(set(items) - there)
         return [one in there for one in items]
 
+    async def compare_with_ledger(self, connection: Connection, claims: Iterable[Claim]) -> Mapping[str, str]:
+        """The agents whose counters say less than the ledger, with what is wrong: once in a process for each day.
+
+        Whoever administers the database can change a counter. A node that starts does not spend from one that was
+        lowered.
+        """
+        found: dict[str, str] = {}
+        for agent, day in {(one.agent, one.day) for one in claims} - self._compared:
+            wrong = await self._difference(connection, agent, day)
+            if not wrong and self._node is not None:
+                wrong = await self._forged(connection, agent)
+            if wrong:
+                found[agent] = wrong
+                continue
+            if len(self._compared) >= MOST_COMPARED:
+                self._compared.clear()
+            self._compared.add((agent, day))
+        return found
+
+    async def _difference(self, connection: Connection, agent: str, day: str) -> str:
+        row = await connection.fetchrow(_COMPARE, agent, day)
+        if row is None:
+            return ""
+        where = f"of {row['kind']} `{row['name']}`" + (f", tool `{row['tool']}`," if row["tool"] else "")
+        return (
+            f"the budget of `{agent}` in {self._database.address.shown} was lowered: the counter {where} says "
+            f"{row['counted']} calls and {money_text(row['counted_usd'])} USD, and receipts say {row['calls']} calls "
+            f"and {money_text(row['cost_usd'])} USD; an administrator of the database has to put it right"
+        )
+
+    async def _forged(self, connection: Connection, agent: str) -> str:
+        """What is wrong with a reservation that is still open: no enrolled node has signed it as it is."""
+        for row in await connection.fetch(_OPEN_ROWS, agent, MOST_CLAIMS):
+            is_fine = is_signed(row["node"], _PURPOSE, row["body"], row["signature"])
+            if is_fine and self._enrolled is not None:
+                is_fine = await self._enrolled(connection, row["node"])
+            if not (is_fine and _is_listed(row)):
+                return (
+                    f"the reservation {row['id']} of `{agent}` in {self._database.address.shown} is not as a node of "
+                    "this state has signed it: its row was changed"
+                )
+        return ""
+
     async def _reserve(self, connection: Connection, items: Sequence[Taking]) -> Sequence[Taken | Exception]:
-        numbered = [Taking(one.id, one.claim, one.wanted, place) for place, one in enumerate(items)]
-        rows = await connection.fetch(_RESERVE, *reserving(numbered, self.owner, LEASE_SECONDS), *self._signed(items))
-        return [taken(row) for row in rows]
+        wrong = await self.compare_with_ledger(connection, (one.claim for one in items))
+        fine = [one for one in items if one.claim.agent not in wrong] if wrong else items
+        numbered = [Taking(one.id, one.claim, one.wanted, place) for place, one in enumerate(fine)]
+        rows: Sequence[Any] = ()
+        if fine:
+            arguments = reserving(numbered, self.owner, LEASE_SECONDS)
+            rows = await connection.fetch(_RESERVE, *arguments, *self._signed(fine))
+        answers = map(taken_or_wrong, rows)
+        return [Unavailable(wrong[one.claim.agent]) if one.claim.agent in wrong else next(answers) for one in items]
 
     def _signed(self, items: Sequence[Taking]) -> tuple[str | None, ...] | tuple[str, str, bytes, bytes]:
         """The node, the id of a batch, its body, and the signature."""
@@ -284,7 +391,7 @@ class PostgresBudgets:
             return None, None, None, None
         claims = [[one.id, *_account(one.claim), money_text(one.claim.cost_usd), one.wanted] for one in items]
         body = canonical_json(claims)
-        return self._node.public, items[0].id, body, self._node.sign("budgets", body)
+        return self._node.public, items[0].id, body, self._node.sign(_PURPOSE, body)
 
     async def _settle(self, connection: Connection, items: Sequence[Ending]) -> Sequence[Exception | None]:
         counters = _Counters(one.claim for one in items)
@@ -314,10 +421,15 @@ class PostgresBudgets:
         """Usages, and the blocks of this process that these count in full."""
         found: list[dict[tuple[str, str], tuple[int, Decimal]]] = [{} for _ in items]
         columns, blocks = (list(column) for column in zip(*items, strict=True)), frozenset[str]()
+        wrong: dict[int, Exception] = {}
         for row in await connection.fetch(_USAGE, *columns, self.leases.ids):
-            found[row["place"] - 1][row["kind"], row["tool"]] = row["calls"], row["cost_usd"]
+            at = row["place"] - 1
+            try:
+                found[at][row["kind"], row["tool"]] = _count(row["calls"]), _money(row["cost_usd"])
+            except Unavailable as changed:
+                wrong[at] = changed
             blocks = frozenset(row["blocks"] or ())
-        return [(_usage(one), blocks) for one in found]
+        return [wrong.get(at) or (_usage(one), blocks) for at, one in enumerate(found)]
 
 
 async def _settle_expired(connection: Connection) -> bool:
@@ -325,6 +437,19 @@ async def _settle_expired(connection: Connection) -> bool:
     while await connection.fetchval(_SETTLE_EXPIRED) is not None:
         found = True
     return found
+
+
+def _is_listed(row: Mapping[str, Any]) -> bool:
+    """Whether a batch lists a reservation as its row is; of a block, fewer calls may have been granted."""
+    try:
+        listed = msgspec.json.decode(row["body"], type=list[tuple[str, str, str, str, str, str, int]])
+    except msgspec.DecodeError:
+        return False
+    for name, agent, session, tool, day, cost, wanted in listed:
+        if name == row["id"]:
+            same = (agent, session, tool, day) == (row["agent"], row["session"], row["tool"], row["day"])
+            return same and row["calls"] <= wanted and row["cost_usd"] == Decimal(cost) * row["calls"]
+    return False
 
 
 def _account(claim: Claim) -> tuple[str, str, str, str]:

@@ -3,12 +3,14 @@
 Two checks stop a call. The database answers at its begin, exactly: a freeze that returned is seen by every call that
 begins afterwards, on every node. And each node goes by what it has verified itself, so no row of whoever administers
 the database lets anything go on. Nor does one that was deleted: a node forgets no freeze, and finds those of before its
-start in the ledger.
+start in the ledger. A freeze that nobody has signed stops calls too, since the database goes by it: it is listed, and
+ended as others are.
 """
 
+import asyncio
 import os
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 
 from msgspec import UNSET
@@ -18,7 +20,7 @@ from licet.backends.freezes import Operators, checked_view, read_operators, writ
 from licet.backends.limits import MOST_LOOKS_AT_ONCE
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.node_keys import Node, is_signed
+from licet.backends.postgres.node_keys import IsEnrolled, Node, is_signed
 from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import STATE_AGENT, Entry, LinkedEntry, Unsound
 from licet.core.ledger.state_acts import NOTHING, StateAct, StateView, act_of, folded, merged, read_row, row_bytes
@@ -26,15 +28,15 @@ from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import LedgerUnavailable, Unavailable, free_after_fork
 
 CHANNEL = "licet_freezes"
+_UNSIGNED = "no enrolled node has signed this freeze"
 _PURPOSE = "state act"  # of the signatures of nodes
 _ADD = "SELECT licet.add_state_act($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-_ALL = """SELECT body, node, signature, id, kind = 'freeze' AND NOT EXISTS (
-    SELECT FROM licet.thawed WHERE thawed.id = state_acts.id
-) AS stops FROM licet.state_acts ORDER BY number"""
+# Without a time, who holds this lock for ever would also stop what a freeze does not mean.
+_WAIT = "SELECT set_config('lock_timeout', '2s', true), pg_advisory_xact_lock(licet.freeze_lock())"
+_ALL = "SELECT body, node, signature FROM licet.state_acts ORDER BY number"
 _FROZEN = """SELECT licet.frozen(asked.agent, asked.tool)
 FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked(agent, tool, place) ORDER BY asked.place"""
 
-Enrolled = Callable[[str], Awaitable[bool]]  # whether a node with this public key may write
 Recorded = Callable[[], Awaitable[Sequence[Entry]]]  # the entries of the ledger about the whole state
 
 
@@ -49,28 +51,28 @@ class PostgresFreezes:
         self,
         database: Database,
         node: Node,
-        enrolled: Enrolled,
+        enrolled: IsEnrolled,
         directory: str | os.PathLike[str],
         recorded: Recorded = _nothing_recorded,
     ) -> None:
         self._database, self._node, self._enrolled = database, node, enrolled
         self._directory, self._recorded_by_ledger = os.fspath(directory), recorded
-        self._looks = database.lane(_looked_up, MOST_LOOKS_AT_ONCE, transaction=False)
+        self._looks = database.lane(_looked_up, MOST_LOOKS_AT_ONCE)
         self._lock = free_after_fork(threading.Lock())
         self._listens_in = 0  # the process that hears of changes: a forked child has to ask anew
         self._recorded: tuple[Entry, ...] | None = None  # read once: what comes later is heard of
         self._acts: dict[str, StateAct] = {}  # verified; never forgotten
+        self._unsigned: tuple[StateAct, ...] = ()  # freezes, as of the last look
         self._unsound: tuple[str, ...] = ()
-        self._strays: tuple[str, ...] = ()
         self._view: StateView | None = None
         self._wrong = ""  # why the state cannot be used
-        self._loads = 0  # that are under way
-        self._has_missed = False  # whether something was heard of meanwhile
+        self._has_news = False  # in the thread of the database
+        self._reads_news_in: asyncio.AbstractEventLoop | None = None
 
     def frozen(self, agent: str, tool: str) -> str:
         """Why calls are stopped, as this node knows; empty if they are not."""
         if not self._is_read:
-            self._load_now()
+            self._database.do(self._load(), STORE_SECONDS)  # once in a process: what comes later is heard of
         return self._known().why(agent, tool)
 
     async def prepare(self) -> None:
@@ -100,7 +102,20 @@ class PostgresFreezes:
         signature = self._node.sign(_PURPOSE, body)
         row = (act.id, act.kind, *named, why, ends, body, self._node.public, signature)
         await self._database.once(lambda connection: connection.execute(_ADD, *row))
-        await self._load()
+        # From here on it is in force. An opening that was under way may not have read it.
+        there: Set[str] | None = None
+        try:
+            there = await self._load()
+        except Unavailable:
+            if act.kind != "freeze":  # which anybody may make, also where nothing can be started
+                raise
+        if act.kind == "freeze":
+            await self._wait_for_openings(act)
+        if there is not None and act.id not in there:
+            raise Unavailable(
+                f"{self._database.address.shown} has taken the {act.kind} {act.id}, and does not have it: its table "
+                "`licet.state_acts`, or a function of licet, was changed"
+            )
 
     async def view(self) -> StateView:
         """What all acts of the state amount to now."""
@@ -122,6 +137,14 @@ class PostgresFreezes:
     def close(self) -> None:
         """Nothing ends: all stores of a node share its connections, and hear of changes as long as these last."""
 
+    async def _wait_for_openings(self, act: StateAct) -> None:
+        try:
+            await self._database.once(lambda connection: connection.execute(_WAIT))
+        except Unavailable as wrong:
+            raise Unavailable(
+                f"the freeze {act.id} is in force, and a call that was beginning at that moment may have begun: {wrong}"
+            ) from None
+
     @property
     def _is_read(self) -> bool:
         return self._view is not None and self._listens_in == os.getpid()
@@ -133,7 +156,7 @@ class PostgresFreezes:
 
     def _all(self) -> Sequence[StateAct]:
         recorded = [act for act in map(act_of, self._recorded or ()) if act is not None]
-        return merged(recorded, self._acts.values())
+        return merged(recorded, [*self._acts.values(), *self._unsigned])
 
     def _listen(self) -> None:
         with self._lock:
@@ -143,55 +166,34 @@ class PostgresFreezes:
         self._database.listen(CHANNEL, self._heard)
 
     def _heard(self, _: str) -> None:
-        if self._loads:
-            self._has_missed = True
-        else:
-            self._database.start_if_open(self._load_quietly)
+        """In the thread of the database. Anybody can notify, any number of times: one look is under way at once."""
+        self._has_news = True
+        if self._reads_news_in is not (loop := asyncio.get_running_loop()):
+            self._reads_news_in = loop
+            self._database.start_if_open(self._read_news)
 
-    async def _load_quietly(self) -> None:
-        with suppress(Unavailable):  # what is known goes on to count, and no call begins without the database
-            await self._load()
-
-    def _load_now(self) -> None:
-        """As `_load`, for callers that cannot await; once in a process."""
-        done, failed = threading.Event(), list[Exception]()
-
-        async def load() -> None:
-            try:
-                await self._load()
-            except Exception as wrong:
-                failed.append(wrong)
-            finally:
-                done.set()
-
-        self._database.start(load())
-        if not done.wait(STORE_SECONDS):
-            raise Unavailable(f"{self._database.address.shown} did not answer in time")
-        if failed:
-            raise failed[0]
-
-    async def _load(self) -> None:
-        """Read all acts, and believe those that count. What is heard of meanwhile is read afterwards."""
-        self._listen()
-        with self._lock:
-            self._loads += 1
+    async def _read_news(self) -> None:
         try:
-            await self._read()
+            while self._has_news:
+                self._has_news = False
+                with suppress(Exception):  # what is known goes on to count, and no call begins without the database
+                    await self._load()
         finally:
-            with self._lock:
-                self._loads -= 1
-                again, self._has_missed = self._has_missed and not self._loads, self._has_missed and bool(self._loads)
-            if again:
-                self._database.start_if_open(self._load_quietly)
+            self._reads_news_in = None
+
+    async def _load(self) -> Set[str]:
+        """Read all acts, and believe those that count; returns the ids of those that are in the table."""
+        self._listen()
+        there = await self._read()
         try:
             view = checked_view(self._all(), read_operators(self._directory), self._database.address.shown)
         except Unavailable as wrong:
             self._wrong = str(wrong)
             raise
-        self._view = replace(view, unsound=(*self._unsound, *view.unsound), strays=self._strays)
-        self._wrong = ""
+        self._view, self._wrong = replace(view, unsound=(*self._unsound, *view.unsound)), ""
+        return there
 
-    async def _read(self) -> None:
+    async def _read(self) -> Set[str]:
         """Add what is in the table, and at first in the ledger, to what this node knows."""
         if self._recorded is None:
             try:
@@ -200,21 +202,22 @@ class PostgresFreezes:
                 raise Unavailable(f"the freezes in the ledger cannot be read: {wrong}") from None
             self._recorded = tuple(sorted(found, key=_place))
         rows = await self._database.once(lambda connection: connection.fetch(_ALL))
-        unsound: list[str] = []
-        strays: list[str] = []
-        for body, node, signature, id_of_row, stops in rows:
+        unsound, unsigned, there = list[str](), list[StateAct](), set[str]()
+        for body, node, signature in rows:
             try:
                 act = read_row(body)
             except Unsound as wrong:
                 unsound.append(str(wrong))
+                continue
+            there.add(act.id)
+            if is_signed(node, _PURPOSE, body, signature) and await self._enrolled(node):
+                self._acts.setdefault(act.id, act)
+            elif act.kind == "freeze":
+                unsigned.append(replace(act, fact=replace(act.fact, why=_UNSIGNED)))  # the words may be anybody's
             else:
-                if is_signed(node, _PURPOSE, body, signature) and await self._enrolled(node):
-                    self._acts.setdefault(act.id, act)
-                    continue
                 unsound.append(f"{act.kind} {act.id}: no enrolled node has signed it")
-            if stops is True and type(id_of_row) is str:
-                strays.append(id_of_row)
-        self._unsound, self._strays = tuple(unsound), tuple(strays)
+        self._unsigned, self._unsound = tuple(unsigned), tuple(unsound)
+        return there
 
 
 def _place(entry: Entry) -> int:

@@ -24,7 +24,7 @@ from licet.backends.kept_calls import Found, KeptRow, answer_from, begun_row, da
 from licet.backends.limits import ALIVE_SECONDS, CLOCKS_APART, KEPT_SECONDS, MOST_BEGUN, SWEEP_PAUSE, SWEPT_AT_ONCE
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.node_keys import Node, is_signed
+from licet.backends.postgres.node_keys import IsEnrolled, Node, is_signed
 from licet.backends.sqlite import FORKS
 from licet.core.values import canonical_json
 from licet.guard.limits import STORE_SECONDS
@@ -73,13 +73,13 @@ class PostgresKeptCalls:
         self,
         database: Database,
         node: Node,
-        enrolled: Callable[[str], Awaitable[bool]],
+        enrolled: IsEnrolled,
         clock: Callable[[], float] = time.time,
         alive_seconds: float = ALIVE_SECONDS,
     ) -> None:
         self._database, self._node, self._enrolled = database, node, enrolled
         self._clock, self._alive = clock, alive_seconds
-        self._beginning = database.lane(self._begin_all, MOST_BEGUN, transaction=False)
+        self._beginning = database.lane(self._begin_all, MOST_BEGUN)
         self._rows: weakref.WeakKeyDictionary[Begun, KeptRow] = weakref.WeakKeyDictionary()
         self._dropping: set[asyncio.Future[Any]] = set()
         self.reset_in_child()
@@ -144,7 +144,7 @@ class PostgresKeptCalls:
     async def _known(self, key: CallKey, arguments: str, told: _Told) -> Found:
         """What a row says, if a node of this state has signed it. One from before its day was brought back."""
         row = read_row(told.body)
-        if row is None or type(told.body) is not bytes or type(told.signature) is not bytes or not is_of(row, key):
+        if row is None or not is_of(row, key):
             return Lost("")
         if not is_signed(row.node, PURPOSE, told.body, told.signature) or not await self._enrolled(row.node):
             return Lost("")

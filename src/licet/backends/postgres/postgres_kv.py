@@ -35,7 +35,7 @@ class PostgresKv:
         self, database: Database, clock: Callable[[], float] | None = None, most_bytes: int = LARGEST_SCOPE
     ) -> None:
         self._database, self._clock, self._most = database, clock, most_bytes
-        self._reads = database.lane(self._read, MOST_READS, transaction=False)
+        self._reads = database.lane(self._read, MOST_READS)
 
     async def get(self, scope: str, key: str) -> Any:
         text = await self._reads.do((_scope(scope), key_bytes(key)))

@@ -45,7 +45,7 @@ class Ending(Struct, frozen=True):
     calls: int
 
 
-class Begun(Struct, frozen=True):
+class BlockSum(Struct, frozen=True):
     """What was taken from a block so far; a larger number is a later sum."""
 
     id: str
@@ -143,13 +143,13 @@ class Leases:
                 block.used = monotonic()
         return True
 
-    def begun(self, ids: Iterable[str]) -> Sequence[Begun]:
+    def begun(self, ids: Iterable[str]) -> Sequence[BlockSum]:
         """What was taken from blocks so far, to be written down. Blocks that are gone are left out."""
         with self._lock:
             found = [self._blocks[name] for name in sorted(set(ids)) if name in self._blocks]
             for block in found:
                 block.number += 1
-            return [Begun(block.id, block.number, block.made, block.spent) for block in found]
+            return [BlockSum(block.id, block.number, block.made, block.spent) for block in found]
 
     def forget(self, ids: Iterable[str]) -> None:
         """Spend no more from blocks that others have ended."""

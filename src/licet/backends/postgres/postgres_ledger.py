@@ -3,7 +3,7 @@
 All entries that arrive while a batch is under way go over as the next one: one statement, one signature of the node.
 Nothing is locked between sessions. Entries get their places in the tree afterwards (`sequencer`), so a call never waits
 for that. Before it writes, and again every moment, a node checks that the newest signed head continues the one that it
-has kept (`heads`), and that it is enrolled (`nodes`).
+has kept (`heads`), and that it is enrolled (`node_keys`).
 """
 
 import atexit
@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
@@ -21,15 +21,24 @@ from msgspec import Struct
 from licet.backends.limits import CHECK_SECONDS, LAST_PLACES_SECONDS, MOST_APPENDED
 from licet.backends.memory import SystemClock
 from licet.backends.postgres.address import Connection
-from licet.backends.postgres.batches import APPEND, Batch, Chains, Session, batch_problem, hashes_of, read_rows
+from licet.backends.postgres.batches import (
+    APPEND,
+    Chains,
+    Sending,
+    Session,
+    read_batch,
+    read_rows,
+    sending_of,
+    session_of,
+)
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
 from licet.backends.postgres.node_keys import (
-    NODE_KINDS,
-    Begun,
+    BegunLedger,
     Enrolled,
     Node,
     Operators,
+    is_node_act,
     no_operators,
     node_entry,
     not_enrolled,
@@ -37,7 +46,11 @@ from licet.backends.postgres.node_keys import (
 from licet.backends.postgres.sequencer import Sequencer
 from licet.backends.secrets import SigningKey, load_code
 from licet.core.ledger.entry import Entry, LinkedEntry, Row, Tail, hash_text
+from licet.guard.limits import STORE_SECONDS
 from licet.guard.ports import LedgerUnavailable, Unavailable
+
+if TYPE_CHECKING:
+    from licet.guard.freezing import OperatorKey
 
 _ROW = "entries.id, kind, agent, session, sequence, tool, verdict, time, hash, body"
 _BATCH = "batches.id AS batch, node, hashes, signature"
@@ -84,15 +97,6 @@ WHERE xid >= (SELECT below FROM licet.heads ORDER BY size DESC LIMIT 1) AND NOT 
 """
 
 
-class _Sending(Struct, eq=False):
-    """Entries on their way: what is sent again after a lost connection is the same batch."""
-
-    items: Sequence[Entry]
-    waiting: list[int]  # which of them have no answer so far
-    outcomes: dict[int, Exception]
-    batch: Batch | None = None
-
-
 class PostgresLedger:
     """The ledger of a state in PostgreSQL, for the node whose directory this is."""
 
@@ -114,11 +118,11 @@ class PostgresLedger:
         self.chains = Chains(node)
         self.head = KeptHead(directory, now)
         self.enrolled = Enrolled(self._ask, self.head.begun, operators)
-        self.sequencer = Sequencer(database, self.head, operators)
-        self._database, self._now, self._operators, self._sequences = database, now, operators, sequences
-        self._lane = database.lane(self._append, MOST_APPENDED, transaction=False)
-        self._looks = database.lane(_lengths, MOST_APPENDED, transaction=False)
-        self._sending: _Sending | None = None
+        self.sequencer = Sequencer(database, self.head)
+        self._database, self._now, self._sequences = database, now, sequences
+        self._lane = database.lane(self._append, MOST_APPENDED)
+        self._looks = database.lane(_lengths, MOST_APPENDED)
+        self._sending: Sending | None = None
         self._checked = -CHECK_SECONDS
         self._has_written = False
         _LEDGERS.add(self)
@@ -183,9 +187,9 @@ class PostgresLedger:
         key = self.head.key
         return self.node.derived(purpose) if key is None else key.derived(purpose)
 
-    async def begun(self) -> Begun:
+    async def begun(self) -> BegunLedger:
         """The ledger of this state, which begins if there is none."""
-        found: list[Begun] = []
+        found: list[BegunLedger] = []
 
         async def read(connection: Connection) -> None:
             found.append(await self.head.begun(connection))
@@ -205,6 +209,27 @@ class PostgresLedger:
         """Let a node write no more; signed as in `enrol`."""
         await self._act("dismissal", node, key)
 
+    async def hand_over(self, operators: Sequence[str], key: "OperatorKey | None" = None) -> None:
+        """Let operators enrol and dismiss nodes from here on; nothing happens if they do already.
+
+        Signed by the key of the ledger, if the state has no operators so far, or by one of those it has.
+        """
+        begun = await self._read_nodes()
+        present = self.enrolled.operators
+        if present == tuple(operators):
+            return
+        signer = self._signer(begun, key if present else self.head.key)
+        await self.record(node_entry("operators", operators, begun.ledger, signer, self._now()))
+
+    def place_waiting(self) -> None:
+        """Give every entry its place that can have one, where this node has the key of the ledger."""
+        try:
+            self._database.wait(self.head.begun, STORE_SECONDS)
+            if self.head.key is not None:
+                self.sequencer.place_rest(STORE_SECONDS)
+        except Unavailable as wrong:
+            raise LedgerUnavailable(str(wrong)) from None
+
     def close(self) -> None:
         """Give the last entries their places, where this node has the key; the next entry goes on."""
         self.sequencer.stop()
@@ -220,13 +245,14 @@ class PostgresLedger:
 
     # In the thread of the database ------------------------------------------------------------------------------------
 
-    async def checked(self, connection: Connection) -> Begun:
+    async def checked(self, connection: Connection) -> BegunLedger:
         """The ledger, after the checks without which this node writes nothing; each of them once in a while."""
         begun = await self.head.begun(connection)
         if time.monotonic() - self._checked < CHECK_SECONDS:
             return begun
         await self.head.follow(connection)
         self.head.store()
+        await self._name_pinned(connection, begun)
         if not await self.enrolled.check_over(connection, self.node.public):
             await self._enrol_itself(connection, begun)
         await self._check_age(connection)
@@ -235,90 +261,96 @@ class PostgresLedger:
             self.sequencer.start()
         return begun
 
-    def resolve(self, lost: Mapping[Session, Tail]) -> dict[Session, LedgerUnavailable]:
-        """Which of the ends that the database told cannot be: it has acknowledged later ones."""
-        wrong = {}
+    async def go_on_from(
+        self, connection: Connection, begun: BegunLedger, lost: Mapping[Session, Tail], before: Mapping[Session, Tail]
+    ) -> Mapping[Session, LedgerUnavailable]:
+        """Link to the ends that the database tells from now on; why not, of those that cannot be.
+
+        `before` is what it had acknowledged when it was asked: meanwhile this node may have written more.
+        """
+        wrong: dict[Session, LedgerUnavailable] = {}
         for session, tail in lost.items():
-            known = self.chains.known(session)
+            known = before[session]
             if tail.sequence < known.sequence or (tail.sequence == known.sequence and tail.hash != known.hash):
                 wrong[session] = LedgerUnavailable(
                     f"the database was set back: it has acknowledged entry {known.sequence} of the session "
                     f"`{session[1]}`, and has it no more"
                 )
+        ends = {session: tail for session, tail in lost.items() if session not in wrong}
+        try:
+            await self._check_ends(
+                connection, begun, {session: tail for session, tail in ends.items() if tail.sequence}
+            )
+        except LedgerUnavailable as changed:
+            return {**wrong, **dict.fromkeys(ends, changed)}
+        for session, tail in ends.items():
+            self.chains.note(session, tail)
         return wrong
 
-    async def adopt(self, connection: Connection, begun: Begun, lost: Mapping[Session, Tail]) -> None:
-        """Link to the ends that the database told from now on, if nodes of this state have signed them."""
-        begin = [session for session, tail in lost.items() if tail.sequence]
-        columns = [one[0] for one in begin], [one[1] for one in begin], [lost[one].sequence for one in begin]
-        rows = await connection.fetch(_TAILS, *columns) if begin else []
-        found = {(row.agent, row.session): row for row, _ in await self._trusted(connection, begun, rows)}
-        for session, tail in lost.items():
-            if tail.sequence and ((row := found.get(session)) is None or row.hash != tail.hash):
+    async def _check_ends(self, connection: Connection, begun: BegunLedger, ends: Mapping[Session, Tail]) -> None:
+        """Refuse ends that no node of this state has signed."""
+        ends = {session: tail for session, tail in ends.items() if tail.sequence}
+        if not ends:
+            return
+        columns = zip(*((*session, tail.sequence) for session, tail in ends.items()), strict=True)
+        rows = await connection.fetch(_TAILS, *map(list, columns))
+        found = {session_of(row): row.hash for row, _ in await self._trusted(connection, begun, rows)}
+        for session, tail in ends.items():
+            if found.get(session) != tail.hash:
                 raise LedgerUnavailable(f"the database says of the session `{session[1]}` that it ends otherwise")
-            self.chains.note(session, tail)
 
     async def _append(self, connection: Connection, entries: Sequence[Entry]) -> Sequence[Exception | None]:
+        sending = self._sending
+        if sending is None or sending.items is not entries:
+            sending = self._sending = sending_of(entries, entries)
         try:
-            sending = self._sending
-            if sending is None or sending.items is not entries:
-                sending = self._sending = _begun(entries)
             try:
                 begun = await self.checked(connection)
             except LedgerUnavailable as wrong:
                 # What is about nodes is judged by its own signature: somebody has to be able to enrol the first one.
                 begun = await self.head.begun(connection)
-                for at in [at for at in sending.waiting if entries[at].kind not in NODE_KINDS]:
-                    sending.outcomes[at] = LedgerUnavailable(*wrong.args)
-                sending.waiting = [at for at in sending.waiting if at not in sending.outcomes]
+                others = [at for at in sending.waiting if not is_node_act(entries[at])]
+                sending.answer({at: LedgerUnavailable(*wrong.args) for at in others})
             await self._send(connection, begun, sending)
         except LedgerUnavailable as wrong:
-            return [LedgerUnavailable(*wrong.args) for _ in entries]
+            sending.answer({at: LedgerUnavailable(*wrong.args) for at in sending.waiting})
         self._has_written = True  # the answer is kept too: the connection may be lost when it is given back
-        return [sending.outcomes.get(at) for at in range(len(entries))]
+        return [sending.answers[at] for at in range(len(entries))]
 
-    async def _send(self, connection: Connection, begun: Begun, sending: _Sending) -> None:
+    async def _send(self, connection: Connection, begun: BegunLedger, sending: Sending) -> None:
         """Send entries until each is kept or has failed; those of which another node was first are linked anew."""
         while sending.waiting:
-            if sending.batch is None:
-                self._link(begun, sending)
+            if (batch := sending.batch) is None:
+                self.chains.link_waiting(begun.ledger, sending, self._now())
                 continue
-            batch = sending.batch
+            before = self.chains.ends(batch)
             lost = self.chains.lost(await connection.fetch(APPEND, *batch.arguments()))
-            wrong = self.resolve(lost)
             self.chains.keep(batch, lost)
+            sending.answer({at: None for at in sending.waiting if session_of(sending.entries[at]) not in lost})
             sending.batch = None
-            sending.waiting = [at for at in sending.waiting if _session(sending.items[at]) in lost]
-            for at in sending.waiting:
-                if (found := wrong.get(_session(sending.items[at]))) is not None:
-                    sending.outcomes[at] = LedgerUnavailable(*found.args)
-            sending.waiting = [at for at in sending.waiting if at not in sending.outcomes]
-            if sending.waiting:
-                await self.adopt(connection, begun, {one: tail for one, tail in lost.items() if one not in wrong})
+            sending.fail(await self.go_on_from(connection, begun, lost, before))
 
-    def _link(self, begun: Begun, sending: _Sending) -> None:
-        """Link what waits; an entry that cannot be written fails alone."""
-        now = self._now()
-        try:
-            sending.batch = self.chains.link(begun.ledger, [sending.items[at] for at in sending.waiting], now)
-        except (ValueError, TypeError):
-            for at in sending.waiting:
-                try:
-                    self.chains.link(begun.ledger, [sending.items[at]], now)
-                except (ValueError, TypeError) as wrong:
-                    sending.outcomes[at] = LedgerUnavailable(f"an entry cannot be written: {wrong}")
-            sending.waiting = [at for at in sending.waiting if at not in sending.outcomes]
-
-    async def _enrol_itself(self, connection: Connection, begun: Begun) -> None:
+    async def _enrol_itself(self, connection: Connection, begun: BegunLedger) -> None:
         """Enrol this node, if it has the key of the ledger and the state no operators; refuse otherwise."""
         key = self.head.key
-        if key is None or await self._operators():
-            raise not_enrolled(self.node.public)
-        if self.node.public in self.enrolled.ever:
-            raise LedgerUnavailable(f"this node was dismissed from this state: `licet state enrol {self.node.public}`")
-        sending = _begun([node_entry("enrolment", self.node.public, begun.ledger, key, self._now())])
+        is_dismissed = self.node.public in self.enrolled.ever
+        if key is None or self.enrolled.operators or is_dismissed:
+            raise not_enrolled(self.node.public, self.enrolled.operators, is_dismissed=is_dismissed)
+        await self._write_act(
+            connection, begun, node_entry("enrolment", [self.node.public], begun.ledger, key, self._now())
+        )
+
+    async def _name_pinned(self, connection: Connection, begun: BegunLedger) -> None:
+        """Hand over to the operators that are pinned here, if the state was moved here from a directory with them."""
+        key = self.head.key
+        if key is None or not (pinned := await self.enrolled.unknown_operators(connection)) or self.enrolled.operators:
+            return
+        await self._write_act(connection, begun, node_entry("operators", pinned, begun.ledger, key, self._now()))
+
+    async def _write_act(self, connection: Connection, begun: BegunLedger, entry: Entry) -> None:
+        sending = sending_of([entry], [entry])
         await self._send(connection, begun, sending)
-        for wrong in sending.outcomes.values():
+        if (wrong := sending.answers[0]) is not None:
             raise wrong
         await self.enrolled.read(connection)
 
@@ -345,42 +377,63 @@ class PostgresLedger:
         return (now - since).total_seconds()
 
     async def _trusted(
-        self, connection: Connection, begun: Begun, rows: Sequence[Mapping[str, Any]]
+        self, connection: Connection, begun: BegunLedger, rows: Sequence[Mapping[str, Any]]
     ) -> Sequence[tuple[Row, LinkedEntry]]:
         """Read entries, each of them in a batch that a node of this state has signed."""
         entries = read_rows(rows, begun.ledger)
         batches: dict[object, frozenset[bytes]] = {}
         for (row, entry), one in zip(entries, rows, strict=True):
-            if entry.kind in NODE_KINDS:
+            if is_node_act(entry):
                 continue
             if (signed := batches.get(one["batch"])) is None:
-                signed = batches[one["batch"]] = await self._batch(connection, begun, one)
+                signed = batches[one["batch"]] = await self._signed(connection, begun, one)
             if row.hash not in signed:
                 raise LedgerUnavailable(f"entry {row.id} in the database is not what its node has signed")
         return entries
 
-    async def _batch(self, connection: Connection, begun: Begun, one: Mapping[str, Any]) -> frozenset[bytes]:
-        if one["batch"] is None:
-            raise LedgerUnavailable(f"entry {one['id']} in the database has no signature of a node")
-        if wrong := batch_problem(begun.ledger, one["batch"], one["node"], one["hashes"], one["signature"]):
-            raise LedgerUnavailable(f"entry {one['id']} in the database was changed: {wrong}")
-        if not await self.enrolled.check_ever_over(connection, one["node"]):
+    async def _signed(self, connection: Connection, begun: BegunLedger, one: Mapping[str, Any]) -> frozenset[bytes]:
+        """The hashes of entries that a node of this state has signed together with this one."""
+        batch = read_batch(begun.ledger, *(one[name] for name in ("batch", "node", "hashes", "signature")))
+        if batch.problem:
+            raise LedgerUnavailable(f"entry {one['id']} in the database was changed: {batch.problem}")
+        if not await self.enrolled.check_ever_over(connection, batch.node):
             raise LedgerUnavailable(
-                f"entry {one['id']} in the database is of a node that is not enrolled: {one['node']}"
+                f"entry {one['id']} in the database is of a node that is not enrolled: {batch.node}"
             )
-        return hashes_of(one["hashes"])
+        return batch.hashes
 
     # Elsewhere --------------------------------------------------------------------------------------------------------
 
     async def _act(self, kind: Any, node: str, key: SigningKey | None) -> None:
-        begun = await self.begun()
-        signer = key or self.head.key
-        if signer is None:
-            raise LedgerUnavailable("the key of the ledger is on another node: an operator's key is needed here")
-        allowed = await self._operators() or (begun.key,)
-        if signer.public not in allowed:
-            raise LedgerUnavailable(f"{signer.public} is no operator of this state: {', '.join(allowed)}")
-        await self.record(node_entry(kind, node, begun.ledger, signer, self._now()))
+        begun = await self._read_nodes()
+        signer = self._signer(begun, key if key is not None or self.enrolled.operators else self.head.key)
+        await self.record(node_entry(kind, [node], begun.ledger, signer, self._now()))
+
+    async def _read_nodes(self) -> BegunLedger:
+        """What the ledger says about its nodes, after what this node has to say about them itself."""
+
+        async def read(connection: Connection) -> None:
+            begun.append(await self.head.begun(connection))
+            await self._name_pinned(connection, begun[-1])
+            await self.enrolled.read(connection)
+
+        begun: list[BegunLedger] = []
+        await self._ask(read)
+        return begun[-1]
+
+    def _signer(self, begun: BegunLedger, key: "OperatorKey | None") -> "OperatorKey":
+        """The key, if an act about nodes may be signed with it now."""
+        operators = self.enrolled.operators
+        if key is None:
+            raise LedgerUnavailable(
+                "this state has operators: sign with the key of one of them, --key FILE"
+                if operators
+                else "the key of the ledger is on another node: run this there, since the state has no operators"
+            )
+        if key.public in (operators or (begun.key,)):
+            return key
+        known = f"these are {', '.join(operators)}" if operators else "it has none, so the node with ledger.key signs"
+        raise LedgerUnavailable(f"{key.public} is no operator of this state: {known}")
 
     async def _ask(self, act: Callable[[Connection], Awaitable[object]]) -> None:
         """Read something; what is wrong with the database is an error of the ledger."""
@@ -392,6 +445,8 @@ class PostgresLedger:
                 await act(connection)
             except LedgerUnavailable as error:
                 wrong.append(error)
+            except (TypeError, ValueError, LookupError, AttributeError) as error:  # a column was changed
+                wrong.append(LedgerUnavailable(f"the ledger in the database was changed: {type(error).__name__}"))
 
         try:
             await self._database.once(asked)
@@ -399,14 +454,6 @@ class PostgresLedger:
             raise LedgerUnavailable(str(error)) from None
         if wrong:
             raise wrong[0]
-
-
-def _begun(entries: Sequence[Entry]) -> _Sending:
-    return _Sending(entries, list(range(len(entries))), {})
-
-
-def _session(entry: Entry) -> Session:
-    return entry.agent, entry.session
 
 
 class _Recorded(Struct):
@@ -435,7 +482,7 @@ def _chains_of(entries: Iterable[tuple[Row, LinkedEntry]], known: Mapping[str, i
     """
     tails: dict[Session, Tail] = {}
     for row, entry in entries:
-        session = entry.agent, entry.session
+        session = session_of(entry)
         if session in tails or entry.sequence != known.get(entry.agent):
             tail = tails.get(session, Tail())
             if entry.sequence != tail.sequence + 1 or entry.previous != (hash_text(tail.hash) if tail.hash else None):

@@ -14,8 +14,9 @@ from msgspec import Struct
 from licet.backends.limits import LEASE_SECONDS, MOST_OPENED
 from licet.backends.memory import SystemClock
 from licet.backends.postgres.address import Connection
-from licet.backends.postgres.batches import Batch
+from licet.backends.postgres.batches import Batch, Sending, Session, sending_of, session_of
 from licet.backends.postgres.database import Database
+from licet.backends.postgres.node_keys import BegunLedger
 from licet.backends.postgres.postgres_budgets import (
     PostgresBudgets,
     Taken,
@@ -23,7 +24,7 @@ from licet.backends.postgres.postgres_budgets import (
     beginning,
     new_id,
     reserving,
-    taken,
+    taken_or_wrong,
 )
 from licet.backends.postgres.postgres_leases import block_of
 from licet.backends.postgres.postgres_ledger import PostgresLedger
@@ -51,15 +52,6 @@ class _Answered(Struct, frozen=True):
     taken: Sequence[Taken] = ()
 
 
-class _Sending(Struct, eq=False):
-    """Calls on their way: what is sent again after a lost connection is the same batch."""
-
-    items: Sequence[_Asked]
-    waiting: list[int]
-    answers: dict[int, _Answered | Exception]
-    batch: Batch | None = None
-
-
 class PostgresOpening:
     """Opens calls of a node, with its ledger and its budgets."""
 
@@ -74,8 +66,8 @@ class PostgresOpening:
         """Take the stores of a node; `prepare` reads what is frozen, if that was not read."""
         self._database, self._ledger, self._budgets, self._now = database, ledger, budgets, now
         self._prepare = prepare
-        self._lane = database.lane(self._act, MOST_OPENED, transaction=False)
-        self._sending: _Sending | None = None
+        self._lane = database.lane(self._act, MOST_OPENED)
+        self._sending: Sending | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
     async def prepare(self) -> None:
@@ -129,7 +121,7 @@ class PostgresOpening:
         return _Asked(begins, takings, local), asking
 
     async def _sent(self, asked: _Asked) -> _Answered:
-        sending = asyncio.ensure_future(self._lane.do(asked))
+        sending = self._lane.ask(asked)
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:
@@ -165,65 +157,61 @@ class PostgresOpening:
     # In the thread of the database -----------------------------------------------------------------------------------
 
     async def _act(self, connection: Connection, items: Sequence[_Asked]) -> Sequence[_Answered | Exception]:
+        sending = self._sending
+        if sending is None or sending.items is not items:
+            sending = self._sending = sending_of(items, [one.begins.entry for one in items])
         try:
-            sending = self._sending
-            if sending is None or sending.items is not items:
-                sending = self._sending = _Sending(items, list(range(len(items))), {})
             begun = await self._ledger.checked(connection)
             while sending.waiting:
-                if sending.batch is None:
-                    self._link(begun.ledger, sending)
+                if (batch := sending.batch) is None:
+                    await self._check_budgets(connection, sending)
+                    self._ledger.chains.link_waiting(begun.ledger, sending, self._now())
                     continue
-                await self._send(connection, begun, sending, sending.batch)
+                await self._send(connection, begun, sending, batch)
         except LedgerUnavailable as wrong:
-            return [LedgerUnavailable(*wrong.args) for _ in items]
+            sending.answer({at: LedgerUnavailable(*wrong.args) for at in sending.waiting})
         return [sending.answers[at] for at in range(len(items))]
 
-    async def _send(self, connection: Connection, begun: Any, sending: _Sending, batch: Batch) -> None:
-        """Send what waits, and note the answers; calls whose session has moved on are linked anew."""
-        items = [sending.items[at] for at in sending.waiting]
-        rows = await connection.fetch(_OPEN, *batch.arguments(), *self._arguments(items))
-        found: list[list[Taken]] = [[] for _ in items]
-        for row in rows:
-            if row["claim"] is not None:
-                found[row["call"] - 1].append(taken(row))
-        moved: dict[tuple[str, str], Tail] = {}
-        again = []
-        for row in rows:
-            if row["claim"] is not None:
-                continue
-            place = row["call"] - 1
-            at, kept = sending.waiting[place], batch.rows[place]
-            session = kept.agent, kept.session
-            if row["state"] == "opened":
-                self._ledger.chains.note(session, Tail(kept.sequence, kept.hash))
-            if row["state"] != "moved":
-                sending.answers[at] = _Answered(row["state"], row["detail"] or "", found[place])
-                continue
-            again.append(at)
-            if row["tail_hash"] is not None:
-                moved[session] = Tail(row["tail_sequence"], row["tail_hash"])
-        wrong = self._ledger.resolve(moved)
-        for at in list(again):
-            entry = sending.items[at].begins.entry
-            if (problem := wrong.get((entry.agent, entry.session))) is not None:
-                sending.answers[at] = LedgerUnavailable(*problem.args)
-                again.remove(at)
-        sending.waiting, sending.batch = again, None
-        await self._ledger.adopt(connection, begun, {one: tail for one, tail in moved.items() if one not in wrong})
+    async def _check_budgets(self, connection: Connection, sending: Sending) -> None:
+        """Refuse the calls whose budget was lowered in the database."""
+        claims = {at: sending.items[at].begins.claims for at in sending.waiting}
+        all_claims = [claim for some in claims.values() for claim in some]
+        if not (wrong := await self._budgets.compare_with_ledger(connection, all_claims)):
+            return
+        found = {at: [wrong[one.agent] for one in some if one.agent in wrong] for at, some in claims.items()}
+        sending.answer({at: LedgerUnavailable(texts[0]) for at, texts in found.items() if texts})
 
-    def _link(self, ledger: str, sending: _Sending) -> None:
-        """Link and sign what waits; an entry that cannot be written fails alone."""
-        entries, now = [sending.items[at].begins.entry for at in sending.waiting], self._now()
-        try:
-            sending.batch = self._ledger.chains.link(ledger, entries, now)
-        except (ValueError, TypeError):
-            for at, entry in zip(sending.waiting, entries, strict=True):
-                try:
-                    self._ledger.chains.link(ledger, [entry], now)
-                except (ValueError, TypeError) as wrong:
-                    sending.answers[at] = LedgerUnavailable(f"an entry cannot be written: {wrong}")
-            sending.waiting = [at for at in sending.waiting if at not in sending.answers]
+    async def _send(self, connection: Connection, begun: BegunLedger, sending: Sending, batch: Batch) -> None:
+        """Send what waits, and note the answers; calls whose session has moved on are linked anew."""
+        waiting, chains = list(sending.waiting), self._ledger.chains
+        before = chains.ends(batch)
+        rows = await connection.fetch(
+            _OPEN, *batch.arguments(), *self._arguments([sending.items[at] for at in waiting])
+        )
+        found: list[list[Taken]] = [[] for _ in waiting]
+        answers: dict[int, _Answered | LedgerUnavailable] = {}
+        for row in rows:
+            if row["claim"] is None:
+                continue
+            if isinstance(one := taken_or_wrong(row), Unavailable):
+                answers[waiting[row["call"] - 1]] = LedgerUnavailable(*one.args)
+            else:
+                found[row["call"] - 1].append(one)
+        moved: dict[Session, Tail] = {}
+        for row in rows:
+            if row["claim"] is not None:
+                continue
+            place, state = row["call"] - 1, row["state"]
+            kept = batch.rows[place]
+            if state == "opened":
+                chains.note(session_of(kept), Tail(kept.sequence, kept.hash))
+            if state != "moved":
+                answers.setdefault(waiting[place], _Answered(state, row["detail"] or "", found[place]))
+            elif row["tail_hash"] is not None:
+                moved[session_of(kept)] = Tail(row["tail_sequence"], row["tail_hash"])
+        sending.answer(answers)
+        sending.batch = None
+        sending.fail(await self._ledger.go_on_from(connection, begun, moved, before))
 
     def _arguments(self, items: Sequence[_Asked]) -> list[Any]:
         """The arguments of `licet.open_calls` after those of the entries."""

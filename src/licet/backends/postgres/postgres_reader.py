@@ -8,11 +8,10 @@ tables were made into, or cannot be read.
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
 from itertools import chain, count, starmap
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -25,7 +24,8 @@ from licet.backends.limits import (
 )
 from licet.backends.postgres.address import Address, AddressError, Connection
 from licet.backends.postgres.database import Database, Secret
-from licet.core.ledger.entry import Checkpoint, Row, time_text
+from licet.core.ledger.entry import Checkpoint, Row
+from licet.guard.entry_reader import Filters, VerdictFilters, moment_text, tests_of
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
 T = TypeVar("T")
@@ -88,21 +88,16 @@ class PostgresReader:
     def list(
         self,
         *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        verdict: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
         limit: int = 50,
         before: int | None = None,
         kind: str | None = "receipt",
+        **filters: Unpack[VerdictFilters],
     ) -> Sequence[Row]:
         """Return entries that match all given filters, the newest first; with `before`, only those before that number.
 
         Entries that wait for their place have the number 0, and are the newest.
         """
-        where = _Where(kind, agent, session, tool, verdict, since, until)
+        where = _Where(kind, filters)
         if before is not None:
             where.add("p.number < {}::bigint", before)
         order = "e.time DESC, " if kind == "receipt" else ""
@@ -110,18 +105,9 @@ class PostgresReader:
         rows = f"SELECT {_FIELDS} FROM {_ENTRIES} WHERE {where} ORDER BY {order}"  # noqa: S608 - our words
         return list(self._rows(rows + _limited(limit), *where.values))
 
-    def containing(
-        self,
-        *texts: Sequence[str],
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        verdict: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-    ) -> Iterator[Row]:
+    def containing(self, *texts: Sequence[str], **filters: Unpack[VerdictFilters]) -> Iterator[Row]:
         """Search receipts whose body contains at least one text of each list; the newest first, a few at a time."""
-        where = _Where("receipt", agent, session, tool, verdict, since, until)
+        where = _Where("receipt", filters)
         for some in texts:
             places = ["position({}::bytea in e.body) > 0"] * len(some)
             where.add(f"({' OR '.join(places) or 'false'})", *(text.encode() for text in some))
@@ -131,40 +117,24 @@ class PostgresReader:
             *where.values,
         )
 
-    def counts(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-    ) -> Iterator[tuple[str, str, str, int]]:
+    def counts(self, **filters: Unpack[Filters]) -> Iterator[tuple[str, str, str, int]]:
         """The number of receipts per day, agent and verdict, the newest day first; counted by the index columns."""
-        where = _Where("receipt", agent, session, tool, None, since, until)
+        where = _Where("receipt", filters)
         query = f"""SELECT left(e.time::text, 10), e.agent::text, e.verdict::text, count(*) FROM licet.entries e
             WHERE {where} GROUP BY 1, 2, 3 ORDER BY 1 DESC, 2, 3"""  # noqa: S608 - our words
         return ((day, name, verdict, number) for day, name, verdict, number in self.fetched(query, *where.values))
 
-    def unended(
-        self,
-        *,
-        agent: str | None = None,
-        session: str | None = None,
-        tool: str | None = None,
-        since: datetime | str | None = None,
-        until: datetime | str | None = None,
-        limit: int = 50,
-    ) -> tuple[Sequence[Row], int]:
+    def unended(self, *, limit: int = 50, **filters: Unpack[Filters]) -> tuple[Sequence[Row], int]:
         """Return decisions without a receipt, the newest first, and how many entries were not searched.
 
         Of the entries in the wanted time, the last hundred thousand are searched, and those that wait for their place.
         """
-        start = 1 if since is None else self._first_since(_moment(since))
+        since, until = filters.get("since"), filters.get("until")
+        start = 1 if since is None else self._first_since(moment_text(since))
         # A call decided before `until` may have been recorded a little later.
-        end = self.size if until is None else min(self.size, self._first_since(_moment(until)) + SEARCHED_MEANWHILE)
+        end = self.size if until is None else min(self.size, self._first_since(moment_text(until)) + SEARCHED_MEANWHILE)
         first = max(start, end - SEARCHED_UNENDED + 1)
-        where = _Where("decision", agent, session, tool, None, since, until)
+        where = _Where("decision", filters)
         where.add("(p.number BETWEEN {}::bigint AND {}::bigint OR p.number IS NULL)", first, end)
         query = f"""SELECT {_FIELDS} FROM {_ENTRIES} WHERE {where} AND {_ALONE}
             ORDER BY e.time DESC, p.number DESC NULLS FIRST"""  # noqa: S608 - our words
@@ -301,29 +271,15 @@ class PostgresReader:
 class _Where:
     """The condition of a query, and its values."""
 
-    def __init__(
-        self,
-        kind: str | None,
-        agent: str | None,
-        session: str | None,
-        tool: str | None,
-        verdict: str | None,
-        since: datetime | str | None,
-        until: datetime | str | None,
-    ) -> None:
+    def __init__(self, kind: str | None, filters: Mapping[str, object]) -> None:
         self._texts: list[str] = []
         self.values: list[object] = []
         if kind == "receipt":
             self.add("e.kind = 'receipt'")  # written out, for the indexes of receipts
         elif kind is not None:
             self.add("e.kind = {}", kind)
-        exact = {"e.agent": agent, "e.session": session, "e.tool": tool, "e.verdict": verdict}
-        for name, value in exact.items():
-            if value is not None:
-                self.add(f"{name} = {{}}", value)
-        for text, moment in (("e.time >= {}", since), ("e.time < {}", until)):
-            if moment is not None:
-                self.add(text, _moment(moment))
+        for text, value in tests_of(filters):
+            self.add(f"e.{text} {{}}", value)
 
     def add(self, text: str, *values: object) -> None:
         """Add a condition; `{}` stands for each value."""
@@ -333,10 +289,6 @@ class _Where:
 
     def __str__(self) -> str:
         return " AND ".join(self._texts) or "true"
-
-
-def _moment(value: datetime | str) -> str:
-    return value if isinstance(value, str) else time_text(value)
 
 
 def _limited(limit: int) -> str:

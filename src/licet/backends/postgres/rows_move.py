@@ -75,9 +75,7 @@ def rows_to_directory(database: Database, kv: Path, budgets: Path) -> None:
         sizes: dict[str, int] = {}
         for scope, key, value, expires in values:
             name = bytes(scope).decode()
-            db.execute(
-                "INSERT INTO entries (scope, key, value, expires) VALUES (?, ?, ?, ?)", (name, key, value, expires)
-            )
+            db.execute(_VALUE, (name, key, value, expires))
             sizes[name] = sizes.get(name, 0) + size_of(key, value)
         db.executemany("INSERT INTO sizes (scope, bytes) VALUES (?, ?)", sizes.items())
 

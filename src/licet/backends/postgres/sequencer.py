@@ -3,8 +3,8 @@
 - It takes entries of transactions before the oldest that is still open anywhere in the server: no further entry can
   come before them. A transaction that somebody forgot holds this back, and no call waits for it.
 - It takes what an enrolled node has signed, as it was signed. The entries of a session get their places in order.
-- One process at a time does this, under a lock of its transaction. One that slept fails on the number of a place that
-  is taken, or on the size of a head, and reads again.
+- One process at a time writes, under a lock of its transaction, and only after the head that it has read. One that
+  slept finds another head, and reads again; whatever it tries, no place and no head is given twice.
 - It continues the last head that this node has kept, and signs nothing on top of another tree.
 """
 
@@ -21,7 +21,6 @@ from msgspec import Struct
 
 from licet.backends.limits import (
     CONNECT_TO_SERVER_SECONDS,
-    MOST_HELD_BACK,
     MOST_PLACED,
     MOST_TAILS,
     MOST_WAITING,
@@ -29,10 +28,10 @@ from licet.backends.limits import (
     STANDBY_SECONDS,
 )
 from licet.backends.postgres.address import Connection
-from licet.backends.postgres.batches import Session, batch_problem, hashes_of, row_of
+from licet.backends.postgres.batches import Session, SignedBatch, read_batch, row_of
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.heads import KeptHead
-from licet.backends.postgres.node_keys import NODE_KINDS, Begun, NodeActs, Operators
+from licet.backends.postgres.node_keys import BegunLedger, NodeActs, is_node_act
 from licet.core.ledger.entry import (
     COLUMNS,
     NODES_AGENT,
@@ -48,13 +47,8 @@ from licet.core.ledger.entry import (
 )
 from licet.core.ledger.merkle import Frontier, leaf_hash
 from licet.guard.deadlines import store_deadline
-from licet.guard.ports import LedgerUnavailable, Unavailable
 
-_LOCK = 0x6C6963_0002  # nobody else takes this advisory lock
-_TURN = """
-SELECT pg_try_advisory_xact_lock($1) AS mine, pg_snapshot_xmin(pg_current_snapshot())::text AS before
-"""
-_BELOW = "SELECT below::text FROM licet.heads ORDER BY size DESC LIMIT 1"
+SEQUENCER_LOCK = 0x6C6963_0002  # nobody else takes this advisory lock: `place_entries` does
 _COLUMNS = "id, kind, entries.agent, entries.session, entries.sequence, tool, verdict, time, entries.hash, body"
 # Written so that each entry is looked up in the index of places, whatever the planner knows of both tables.
 _NO_PLACE = """LEFT JOIN LATERAL (SELECT true AS found FROM licet.places WHERE places.agent = entries.agent
@@ -75,11 +69,7 @@ FROM unnest($1::text[], $2::text[]) AS wanted (agent, session) JOIN LATERAL (
     WHERE places.agent = wanted.agent AND places.session = wanted.session ORDER BY places.sequence DESC LIMIT 1
 ) AS tail ON true
 """
-_PLACE = """
-INSERT INTO licet.places (number, hash, agent, session, sequence)
-SELECT $1 + at, hash, agent, session, sequence
-FROM unnest($2::bytea[], $3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS g (hash, agent, session, sequence, at)
-"""
+_PLACE = "SELECT licet.place_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
 _NODES = f"""
 SELECT {_COLUMNS} FROM licet.entries JOIN licet.places USING (agent, session, sequence)
 WHERE agent = $1 AND session = $2 AND entries.hash = places.hash ORDER BY sequence
@@ -124,12 +114,6 @@ class _Cursor(Struct, frozen=True):
     sequence: int = -1
 
 
-class _Batch(Struct, frozen=True):
-    node: str = ""
-    hashes: frozenset[bytes] = frozenset()
-    problem: str = ""
-
-
 class _Round(Struct, frozen=True):
     """What one look has done: how many places it gave, and the head that it signed."""
 
@@ -143,8 +127,8 @@ class _Round(Struct, frozen=True):
 class Sequencer:
     """Gives places to entries while its process lives; `start` and `stop` may be called from any thread."""
 
-    def __init__(self, database: Database, head: KeptHead, operators: Operators) -> None:
-        self._database, self._head, self._operators = database, head, operators
+    def __init__(self, database: Database, head: KeptHead) -> None:
+        self._database, self._head = database, head
         self.reset()
 
     def reset(self) -> None:
@@ -153,6 +137,7 @@ class Sequencer:
         self._task: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_active = False
+        self._looks_in: asyncio.AbstractEventLoop | None = None  # while a look is under way
         self._forget()
 
     def _forget(self) -> None:
@@ -162,6 +147,7 @@ class Sequencer:
         self._tails: dict[Session, Tail] = {}
         self._waiting: dict[Key, _Candidate] = {}
         self._acts: NodeActs | None = None
+        self._before = ""  # where it has looked at everything: what is older has ended
         self._rescans = self._follows = False  # whether all entries before the cursor were looked at
         self.problem = ""
 
@@ -197,7 +183,7 @@ class Sequencer:
         """Give places to what can have one now; returns how many."""
         count, until = 0, store_deadline()
         while time.monotonic() < until:
-            done = await self._database.run(self._look)
+            done = await self._database.once(self._look)
             self._keep(done)
             count += done.places
             if not done.is_ours:
@@ -210,12 +196,12 @@ class Sequencer:
         while self._database.is_open_here():
             pause = STANDBY_SECONDS
             try:
-                done = await self._database.asked(self._look, time.monotonic() + CONNECT_TO_SERVER_SECONDS, True)
+                done = await self._database.asked(self._look, time.monotonic() + CONNECT_TO_SERVER_SECONDS, False)
                 self._keep(done)
                 self.problem = ""
                 if done.is_ours:
                     pause = 0 if done.is_full else PLACE_SECONDS
-            except (Unavailable, LedgerUnavailable) as wrong:
+            except Exception as wrong:  # tables that somebody has changed may cause any error; it looks again
                 self._forget()
                 self.problem = str(wrong)
             await asyncio.sleep(pause)
@@ -226,16 +212,27 @@ class Sequencer:
             self._size = done.head.size
             self._head.advance(done.head, done.frontier)
 
-    # One look, in one transaction, which may be repeated after a lost connection -------------------------------------
+    # One look, which may be repeated after a lost connection: it writes in one statement, or nothing ------------------
 
     async def _look(self, connection: Connection) -> _Round:
-        turn = await connection.fetchrow(_TURN, _LOCK)
+        loop = asyncio.get_running_loop()
+        if self._looks_in is loop:  # one at a time; a look in a loop that was closed goes on no more
+            return _Round(is_ours=False)
+        self._looks_in = loop
+        try:
+            return await self._looked(connection)
+        finally:
+            if self._looks_in is loop:
+                self._looks_in = None
+
+    async def _looked(self, connection: Connection) -> _Round:
         begun = await self._head.begun(connection)
         key = self._head.key
-        if not turn["mine"] or key is None:
+        if key is None:
             self._is_active = False
             return _Round(is_ours=False)
-        last = await self._head.follow(connection)
+        newest = await self._head.newest(connection)
+        last = await self._head.follow(connection, newest)
         if last.facts.size != self._size:
             was_active, is_new = self._is_active, self._size < 0
             self._forget()
@@ -243,12 +240,13 @@ class Sequencer:
             if was_active or not is_new:  # another sequencer works: look again in a while whether it still does
                 return _Round(is_ours=False)
         self._is_active = True
+        before: str = newest.row["before"]
+        if before == self._before and not self._rescans:  # no transaction has ended that was not looked at
+            return _Round()
         size, self._size = self._size, -1  # until this is committed, whatever is remembered is doubtful
-        operators = await self._operators()
         if self._acts is None:
-            self._acts = await placed_nodes(connection, begun, operators)
-        before: str = turn["before"]
-        cursor = self._cursor or _Cursor(await connection.fetchval(_BELOW))
+            self._acts = await placed_nodes(connection, begun)
+        cursor = self._cursor or _Cursor(newest.row["below"])
         if self._rescans:
             cursor, self._rescans, self._follows = _Cursor("0"), False, False
         found = await connection.fetch(
@@ -267,7 +265,8 @@ class Sequencer:
             self._cursor = _Cursor(end["known"], end["agent"], end["session"], end["sequence"])
         else:
             self._cursor = cursor
-        placed = await self._judged(connection, found, operators)
+        self._before = "" if is_full else before
+        placed = await self._judged(connection, found)
         if not placed:
             self._size = size
             return _Round(is_full=is_full)
@@ -279,16 +278,16 @@ class Sequencer:
             [row.session for row in placed],
             [row.sequence for row in placed],
         )
-        await connection.execute(_PLACE, last.facts.size, *columns)
         head = self._head.signed(key, begun, frontier)
         seen = found[-1]["known"] if is_full else before
         below = min([int(seen), *(one.xid for one in self._waiting.values())])
-        await self._head.insert(connection, head, frontier, str(below))
+        kept = head.size, head.body, head.signature, bytes(frontier), str(below)
+        if not await connection.fetchval(_PLACE, last.facts.size, *columns, *kept):  # another one was faster
+            self._forget()
+            return _Round(is_ours=False)
         return _Round(is_full=is_full, places=len(placed), head=head, frontier=frontier)
 
-    async def _judged(
-        self, connection: Connection, found: Sequence[Mapping[str, Any]], operators: Sequence[str]
-    ) -> list[Row]:
+    async def _judged(self, connection: Connection, found: Sequence[Mapping[str, Any]]) -> list[Row]:
         """Those that get the next places, in order; entries that wait for one before them are remembered."""
         acts = self._acts
         assert acts is not None  # noqa: S101 - it was read before
@@ -297,7 +296,7 @@ class Sequencer:
         placed: list[Row] = []
         for one in found:
             row = row_of(one)
-            facts = _problem(row, batches.get(one["batch"]), acts, operators)
+            facts = _problem(row, batches.get(one["batch"]), acts)
             if isinstance(facts, str):
                 continue
             candidate: _Candidate | None = _Candidate(row, facts.previous, int(one["known"]))
@@ -312,17 +311,18 @@ class Sequencer:
                     break
                 placed.append(candidate.row)
                 self._tails[session] = Tail(sequence, candidate.row.hash)
-                if candidate.row.kind in NODE_KINDS:
-                    self._count(acts, candidate.row, operators)
+                if is_node_act(candidate.row):
+                    self._count(acts, candidate.row)
                 sequence += 1
                 candidate = self._waiting.pop((*session, sequence), None) if self._waiting else None
         return placed
 
-    def _count(self, acts: NodeActs, row: Row, operators: Sequence[str]) -> None:
+    def _count(self, acts: NodeActs, row: Row) -> None:
         """Count an entry about a node from its place on."""
-        known = len(acts.enrolled)
-        acts.apply(read_entry(row.body), operators)
-        self._rescans = self._rescans or len(acts.enrolled) > known  # what the node wrote before may count now
+        known, operators = len(acts.enrolled), acts.operators
+        acts.apply(read_entry(row.body))
+        # What the node wrote before may count now, and so may enrolments of the operators.
+        self._rescans = self._rescans or len(acts.enrolled) > known or acts.operators != operators
 
     async def _read_tails(self, connection: Connection, sessions: Iterable[Session]) -> None:
         if len(self._tails) > MOST_TAILS:
@@ -335,16 +335,12 @@ class Sequencer:
             self._tails[one["agent"], one["session"]] = Tail(one["sequence"], one["hash"])
 
 
-async def _batches(connection: Connection, ledger: str, wanted: Iterable[bytes]) -> Mapping[bytes, _Batch]:
+async def _batches(connection: Connection, ledger: str, wanted: Iterable[bytes]) -> Mapping[bytes, SignedBatch]:
     """The batches by id, with what is wrong with them."""
-    found = {}
-    for one in await connection.fetch(_BATCHES, list(wanted)):
-        problem = batch_problem(ledger, one["id"], one["node"], one["hashes"], one["signature"])
-        found[one["id"]] = _Batch(one["node"], hashes_of(one["hashes"]) if not problem else frozenset(), problem)
-    return found
+    return {one["id"]: read_batch(ledger, *one) for one in await connection.fetch(_BATCHES, list(wanted))}
 
 
-def _problem(row: Row, batch: _Batch | None, acts: NodeActs, operators: Sequence[str]) -> _Facts | str:
+def _problem(row: Row, batch: SignedBatch | None, acts: NodeActs) -> _Facts | str:
     """Why an entry gets no place; what is judged further if nothing is wrong with it so far."""
     if batch is None:
         return "it has no signature of a node"
@@ -365,105 +361,19 @@ def _problem(row: Row, batch: _Batch | None, acts: NodeActs, operators: Sequence
         return f"its index says {name} `{getattr(row, name)}`, and the entry says `{getattr(facts, name)}`"
     if batch.node in acts.enrolled:
         return facts
-    if facts.kind in NODE_KINDS:  # it counts by its own signature, whoever sent it
+    if is_node_act(facts):  # it counts by its own signature, whoever sent it
         with suppress(Unsound):
-            if not acts.problem(read_entry(row.body), operators):
+            if not acts.problem(read_entry(row.body)):
                 return facts
     return f"the node {batch.node} is not enrolled"
 
 
-# What has no place, for a person --------------------------------------------------------------------------------------
-
-_HELD = f"""
-SELECT {_COLUMNS}, batch, xid < pg_snapshot_xmin(pg_current_snapshot()) AS settled FROM licet.entries
-{_NO_PLACE} WHERE placed.found IS NULL ORDER BY xid, entries.agent, entries.session, entries.sequence LIMIT $1
-"""  # noqa: S608
-_OPEN = """
-SELECT 'connection' AS kind, pid::text AS name, coalesce(application_name, '') AS program,
-    coalesce(datname, '') AS base, coalesce(usename, '') AS role,
-    extract(epoch FROM clock_timestamp() - xact_start)::float8 AS age
-FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid != pg_backend_pid()
-UNION ALL
-SELECT 'prepared transaction', gid, '', database, owner, extract(epoch FROM clock_timestamp() - prepared)::float8
-FROM pg_prepared_xacts
-"""
-_YOUNG = 1.0  # seconds
-
-
-class HeldBack(Struct, frozen=True):
-    """An entry without a place, and why."""
-
-    id: str
-    agent: str
-    session: str
-    sequence: int
-    why: str
-
-
-class OpenTransaction(Struct, frozen=True):
-    """A transaction that is still open: no entry of a later one gets its place before it ends."""
-
-    kind: str  # `connection` or `prepared transaction`
-    name: str  # the process id of the server, or the name of the prepared transaction
-    program: str
-    database: str
-    role: str
-    seconds: float | None  # how long it is open; None if this role may not know
-
-    def __str__(self) -> str:
-        age = "for an unknown time" if self.seconds is None else f"for {self.seconds:.0f} seconds"
-        program = f" of {self.program}" if self.program else ""
-        end = f"pg_terminate_backend({self.name})" if self.kind == "connection" else f"ROLLBACK PREPARED '{self.name}'"
-        return (
-            f"{self.kind} {self.name}{program} ({self.role}, database {self.database}) is open {age}: `{end}` ends it"
-        )
-
-
-class Held(Struct, frozen=True):
-    """What has no place in the tree."""
-
-    entries: Sequence[HeldBack]
-    transactions: Sequence[OpenTransaction]
-
-
-async def held_back(connection: Connection, head: KeptHead, operators: Sequence[str]) -> Held:
-    """The first entries without a place, and the transactions that hold the order back. Any node may ask."""
-    begun = await head.begun(connection)
-    acts = await placed_nodes(connection, begun, operators)
-    found = await connection.fetch(_HELD, MOST_HELD_BACK)
-    batches = await _batches(connection, begun.ledger, {one["batch"] for one in found})
-    entries = []
-    for one in found:
-        row = row_of(one)
-        facts = _problem(row, batches.get(one["batch"]), acts, operators)
-        why = facts if isinstance(facts, str) else await _link_problem(connection, row, facts)
-        if not why and not one["settled"]:
-            why = "a transaction that began before it is still open"
-        entries.append(HeldBack(row.id, row.agent, row.session, row.sequence, why or "no sequencer has come to it yet"))
-    transactions = [
-        OpenTransaction(one["kind"], one["name"], one["program"], one["base"], one["role"], one["age"])
-        for one in await connection.fetch(_OPEN)
-        if one["age"] is None or one["age"] > _YOUNG
-    ]
-    return Held(entries, sorted(transactions, key=lambda one: -(one.seconds or 0)))
-
-
-async def _link_problem(connection: Connection, row: Row, facts: _Facts) -> str:
-    tails = await connection.fetch(_TAILS, [row.agent], [row.session])
-    tail = Tail(tails[0]["sequence"], tails[0]["hash"]) if tails else START
-    if row.sequence > tail.sequence + 1:
-        return f"entry {row.sequence - 1} of its session has no place"
-    if row.sequence <= tail.sequence or facts.previous != (hash_text(tail.hash) if tail.hash else None):
-        return "its session continues with another entry in the tree"
-    return ""
-
-
-async def placed_nodes(connection: Connection, begun: Begun, operators: Sequence[str]) -> NodeActs:
+async def placed_nodes(connection: Connection, begun: BegunLedger) -> NodeActs:
     """The nodes that the entries in the tree enrol."""
     acts = NodeActs(begun.ledger, begun.key)
     for one in await connection.fetch(_NODES, NODES_AGENT, NODES_SESSION):
         with suppress(Unsound, TypeError, ValueError):  # one that was changed enrols nobody
             row = row_of(one)
             check_row(row)
-            acts.apply(read_entry(row.body), operators)
+            acts.apply(read_entry(row.body))
     return acts

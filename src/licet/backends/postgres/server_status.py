@@ -56,7 +56,7 @@ def make_tables(database: Database, role: str | None = None) -> Sequence[Step]:
         return made
 
     try:
-        return database.do(_over_own(database, act), INIT_SECONDS)
+        return database.do(over_own(database, act), INIT_SECONDS)
     except driver().InsufficientPrivilegeError as wrong:
         raise Unavailable(
             f"this user of {database.address.shown} may not do this ({wrong}): an administrator runs what "
@@ -97,12 +97,13 @@ def look_at(database: Database) -> DatabaseSeen:
         )
 
     try:
-        return database.do(_over_own(database, act), STATUS_SECONDS)
+        return database.do(over_own(database, act), STATUS_SECONDS)
     except Exception as wrong:
         raise database.explained(wrong) from None
 
 
-async def _over_own(database: Database, act: Callable[[Connection], Awaitable[T]]) -> T:
+async def over_own(database: Database, act: Callable[[Connection], Awaitable[T]]) -> T:
+    """Do something over a connection of its own, in the thread of the database."""
     connection = await database.plain_connection()
     try:
         return await act(connection)

@@ -14,17 +14,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.backends.ledger.reader import Progress
 from licet.backends.ledger.state import LastCheckpoint, read_last
 from licet.backends.limits import BATCHES_KNOWN, LONGEST_ENTRY
 from licet.backends.postgres.address import Address
-from licet.backends.postgres.batches import batch_problem, hashes_of
+from licet.backends.postgres.batches import SignedBatch, read_batch
 from licet.backends.postgres.changed_schema import changed_code, changed_tables
 from licet.backends.postgres.database import Database, Secret
-from licet.backends.postgres.node_keys import NODE_KINDS, NodeActs
+from licet.backends.postgres.node_keys import NodeActs, is_node_act
 from licet.backends.postgres.postgres_reader import PostgresReader, Unreadable
 from licet.backends.secrets import check_signature
 from licet.core.ledger.entry import (
@@ -54,7 +53,7 @@ _UNPLACED = f"""SELECT e.xid < coalesce((SELECT max(below) FROM licet.heads), '0
 FROM licet.entries e LEFT JOIN licet.places p ON p.agent = e.agent AND p.session = e.session AND p.sequence = e.sequence
 WHERE p.number IS NULL ORDER BY e.agent != '{NODES_AGENT}' OR e.session != '{NODES_SESSION}',
 e.agent, e.session, e.sequence"""  # noqa: S608 - our words
-_BATCHES = f"""SELECT id::bytea, coalesce(node::text, ''), coalesce(signature::bytea, ''),
+_BATCHES = f"""SELECT id::bytea, node::text, signature::bytea,
 CASE WHEN octet_length(hashes::bytea) <= {LONGEST_ENTRY} THEN hashes::bytea END
 FROM licet.batches WHERE id = ANY($1::bytea[])"""  # noqa: S608 - our words
 _TWICE = """SELECT max(coalesce(p.number, 0))::bigint, e.id::text, min(coalesce(p.number, 0))::bigint
@@ -77,7 +76,7 @@ def verify_database(
 ) -> Outcome:
     """Verify the ledger at an address against a public key, and against heads that were kept elsewhere.
 
-    Nodes are enrolled by the `operators` of the state, or by the key of the ledger where it has none.
+    `operators` are those that are pinned here: the ledger must have named them.
 
     `keys` is the path of the ledger's key files on this node, without their endings: next to them is the last head that
     the node has seen. It is read first, because it never covers more than the database has at that time.
@@ -133,7 +132,14 @@ class _Pass:
             return outcome
         found = self._wrong_ledger(outcome) or self._wrong_heads()
         waiting, wrong_waiting = (0, None) if found is not None else self._unplaced(outcome)
-        found = found or wrong_waiting or self._changed_code(outcome) or self._used_twice() or outcome.finding
+        found = (
+            found
+            or wrong_waiting
+            or self._wrong_operators(outcome)
+            or self._changed_code(outcome)
+            or self._used_twice()
+            or outcome.finding
+        )
         return replace(outcome, finding=found, waiting=waiting, unknown=self._reader.unknown())
 
     def _first(self, finding: Finding | None) -> Finding | None:
@@ -167,18 +173,18 @@ class _Pass:
     def _unsigned(self, row: Row, batch: bytes | None) -> str:
         """Why no node of this state has signed an entry, as of the acts before it; empty if one has."""
         found = self._batches.of(batch)
-        if isinstance(found, str):
-            return found
+        if found.problem:
+            return found.problem
         if row.hash not in found.hashes:
             return f"the node that signed its batch did not sign this entry: {_short(found.node)}"
-        if row.kind not in NODE_KINDS:
+        if not is_node_act(row):
             return "" if found.node in self._acts.ever else f"the node {_short(found.node)} is not enrolled"
         try:  # it counts by its own signature, whoever wrote it
             entry = read_entry(row.body)
         except Unsound:  # the core says what is wrong with it
             return ""
-        wrong = self._acts.problem(entry, self._operators)
-        self._acts.apply(entry, self._operators)
+        wrong = self._acts.problem(entry)
+        self._acts.apply(entry)
         return wrong
 
     def _unplaced(self, outcome: Outcome) -> tuple[int, Finding | None]:
@@ -239,6 +245,13 @@ class _Pass:
             return None
         return Finding("column", size, "the edge of the tree that is kept with the newest head is not what it signs")
 
+    def _wrong_operators(self, outcome: Outcome) -> Finding | None:
+        """Operators that are pinned here, and that no entry names although others name nodes."""
+        acts = self._acts
+        if not self._operators or self._operators in acts.handed_over or acts.ever == {self._key}:
+            return None
+        return Finding("missing", outcome.entries + 1, "the one that names the operators that are pinned here")
+
     def _changed_code(self, outcome: Outcome) -> Finding | None:
         wrong = changed_code(self._reader)
         text = f"all entries are as they were written, and {wrong}: `licet db init --print` shows the right ones"
@@ -252,9 +265,7 @@ class _Pass:
         return Finding("twice", number, f"its id is also that of another call, see entry {first}", name)
 
 
-class _Batch(Struct, frozen=True):
-    node: str
-    hashes: frozenset[bytes]
+_NO_BATCH = SignedBatch(problem="no node has signed it: the batch that it names is not there")
 
 
 class _Batches:
@@ -262,7 +273,7 @@ class _Batches:
 
     def __init__(self, reader: PostgresReader, ledger: str) -> None:
         self._reader, self._ledger = reader, ledger
-        self._known: OrderedDict[bytes, str | _Batch] = OrderedDict()  # or what is wrong with it
+        self._known: OrderedDict[bytes, SignedBatch] = OrderedDict()
 
     def learn(self, ids: set[bytes]) -> None:
         """Look up those that are not known, in one query."""
@@ -273,18 +284,13 @@ class _Batches:
             else:
                 wanted.append(one)
         for id, node, signature, hashes in self._reader.fetched(_BATCHES, wanted) if wanted else ():  # noqa: A001
-            self._known[id] = self._checked(id, node, signature, hashes)
+            self._known[id] = read_batch(self._ledger, id, node, hashes, signature)
         while len(self._known) > BATCHES_KNOWN:
             self._known.popitem(last=False)
 
-    def of(self, batch: bytes | None) -> "str | _Batch":
-        """The batch that an entry names, or what is wrong with it."""
-        return self._known.get(batch or b"", "no node has signed it: the batch that it names is not there")
-
-    def _checked(self, id: bytes, node: str, signature: bytes, hashes: bytes | None) -> "str | _Batch":  # noqa: A002
-        if wrong := batch_problem(self._ledger, id, node, hashes or b"", signature):
-            return wrong
-        return _Batch(node, hashes_of(hashes or b""))
+    def of(self, batch: bytes | None) -> SignedBatch:
+        """The batch that an entry names."""
+        return self._known.get(batch or b"", _NO_BATCH)
 
 
 def _signed_ledger(key: str) -> Callable[[Checkpoint], str]:

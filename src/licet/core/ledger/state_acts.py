@@ -36,7 +36,6 @@ class StateView(Struct, frozen=True):
     freezes: tuple[StateAct, ...] = ()  # those in force, the first one first
     unsound: tuple[str, ...] = ()  # what does not count, and why
     nonces: frozenset[str] = frozenset()  # of the operators' acts that were used
-    strays: tuple[str, ...] = ()  # ids of freezes that do not count, and stop calls in a database all the same
 
     def why(self, agent: str, tool: str) -> str:
         """Why calls of a tool by an agent, or by its delegates, are stopped; empty if they are not."""

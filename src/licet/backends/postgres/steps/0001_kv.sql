@@ -20,9 +20,15 @@ CREATE FUNCTION licet.kv_lock(scope bytea) RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = licet, pg_temp
 AS $$ SELECT ('x' || substr(md5('licet kv' || encode(scope, 'hex')), 1, 16))::bit(64)::bigint $$;
 
+-- Functions that read tables have three settings. `enable_seqscan`: a connection keeps the plan that it made while a table
+-- was small, and would go on to read all of it. `jit`: where there is no other way than a scan, its plan then counts as
+-- expensive, and compiling it would take longer than running it. `plan_cache_mode`: so would planning for each length of
+-- an array.
+
 -- Delete expired entries of a scope that is locked.
 CREATE FUNCTION licet.kv_forget(at_scope bytea, moment double precision) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     gone bigint;
 BEGIN
@@ -41,7 +47,8 @@ CREATE FUNCTION licet.kv_write(
     write uuid, at_scope bytea, at_key bytea, new_value text, ttl double precision, most bigint,
     moment double precision, ended bytea
 ) RETURNS bigint
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     time_now double precision := coalesce(moment, extract(epoch FROM clock_timestamp()));
     answer bigint;

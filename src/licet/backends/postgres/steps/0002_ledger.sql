@@ -55,8 +55,10 @@ CREATE FUNCTION licet.append_entries(
     ids text[], kinds text[], tools text[], verdicts text[], times text[], given_hashes bytea[], bodies bytea[],
     taken boolean[] DEFAULT NULL
 ) RETURNS TABLE (lost_agent text, lost_session text, tail_sequence bigint, tail_hash bytea)
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
+    is_new boolean;
     lost_agents text[];
     lost_sessions text[];
 BEGIN
@@ -64,11 +66,12 @@ BEGIN
     SELECT batch_id, by_node, string_agg(one, ''::bytea ORDER BY at), signed
     FROM unnest(given_hashes) WITH ORDINALITY AS given (one, at)
     ON CONFLICT (id) DO NOTHING;
+    is_new := FOUND;
     -- Who moves the ledger has locked that table, and was waited for.
     IF EXISTS (SELECT FROM ledger WHERE gone <> '') THEN
         RAISE EXCEPTION 'the ledger was moved, %', (SELECT gone FROM ledger);
     END IF;
-    IF NOT FOUND THEN  -- it was sent before
+    IF NOT is_new THEN  -- it was sent before
         SELECT array_agg(given.agent), array_agg(given.session) INTO lost_agents, lost_sessions
         FROM unnest(agents, sessions, sequences, previous, given_hashes, taken)
             AS given (agent, session, sequence, previous, hash, taken)
@@ -124,9 +127,29 @@ BEGIN
         ) AS tail ON true;
 END $$;
 
+-- Give entries the next places, and keep the head that was signed over them; false if that was not the newest head any
+-- more. One sequencer at a time: a statement after the lock sees what another one has written.
+CREATE FUNCTION licet.place_entries(
+    after bigint, hashes bytea[], agents text[], sessions text[], sequences bigint[],
+    head_size bigint, head_body bytea, head_signature bytea, head_frontier bytea, head_below text
+) RETURNS boolean LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock(465624563714);
+    IF (SELECT max(size) FROM heads) <> after THEN
+        RETURN false;
+    END IF;
+    INSERT INTO places (number, hash, agent, session, sequence)
+        SELECT after + at, given.hash, given.agent, given.session, given.sequence
+        FROM unnest(hashes, agents, sessions, sequences) WITH ORDINALITY AS given (hash, agent, session, sequence, at);
+    INSERT INTO heads (size, body, signature, frontier, below)
+        VALUES (head_size, head_body, head_signature, head_frontier, head_below::xid8);
+    RETURN true;
+END $$;
+
 GRANT SELECT ON licet.ledger, licet.batches, licet.entries, licet.places, licet.heads TO licet_runtime;
 GRANT INSERT ON licet.ledger, licet.batches, licet.places, licet.heads TO licet_runtime;
 GRANT INSERT (agent, session, sequence, id, kind, tool, verdict, time, hash, body, batch)
     ON licet.entries TO licet_runtime;
-REVOKE ALL ON FUNCTION licet.append_entries FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION licet.append_entries TO licet_runtime;
+REVOKE ALL ON FUNCTION licet.append_entries, licet.place_entries FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION licet.append_entries, licet.place_entries TO licet_runtime;

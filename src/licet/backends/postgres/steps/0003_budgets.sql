@@ -35,10 +35,16 @@ CREATE TABLE licet.leases (
 CREATE INDEX leases_by_expiry ON licet.leases (expires);
 CREATE INDEX leases_by_owner ON licet.leases (owner);
 
+-- A plan is made when a connection first uses a function, perhaps while the tables are empty, and stays: one that reads
+-- a whole table would be slower with every call. And to compile one, or to plan for each length of an array, takes
+-- longer than it runs. Hence the settings.
+
 -- Take counters, in the order in which they are given, which is that of their keys.
 CREATE FUNCTION licet.take_counters(agents text[], kinds text[], names text[], tools text[])
 RETURNS TABLE (place integer, calls bigint, cost_usd numeric)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     INSERT INTO budget_counters AS new (agent, kind, name, tool)
@@ -61,13 +67,17 @@ END $$;
 
 CREATE FUNCTION licet.add_to_counters(
     agents text[], kinds text[], names text[], tools text[], more_calls bigint[], more_cost numeric[]
-) RETURNS void LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+) RETURNS void LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+BEGIN
     UPDATE budget_counters AS c SET calls = c.calls + k.calls, cost_usd = c.cost_usd + k.cost_usd
     FROM unnest(agents, kinds, names, tools, more_calls, more_cost)
         AS k (agent, kind, name, tool, calls, cost_usd)
     WHERE c.agent = k.agent AND c.kind = k.kind AND c.name = k.name AND c.tool = k.tool
         AND (k.calls <> 0 OR k.cost_usd <> 0);
-$$;
+END $$;
 
 -- Set aside what calls claim, in the order of the claims. Claims of one call have the same number in `of_call` and
 -- follow each other: all of them are taken, or none. `at_…` are places in the arrays of counters, and `most_…` the
@@ -85,7 +95,8 @@ CREATE FUNCTION licet.reserve(
 ) RETURNS TABLE (
     granted integer, session_calls bigint, session_cost numeric, tool_calls bigint, tool_cost numeric,
     day_calls bigint, day_cost numeric
-) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+) LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     calls bigint[]; spent numeric[]; calls_now bigint[]; spent_now numeric[];
@@ -96,8 +107,8 @@ DECLARE
     b_session_calls bigint[] := '{}'; b_session_cost numeric[] := '{}'; b_tool_calls bigint[] := '{}';
     b_tool_cost numeric[] := '{}'; b_day_calls bigint[] := '{}'; b_day_cost numeric[] := '{}';
 BEGIN
-    IF EXISTS (SELECT FROM unnest(costs) AS one WHERE one < 0) THEN
-        RAISE EXCEPTION 'a claim costs less than nothing';
+    IF EXISTS (SELECT FROM unnest(costs) AS one WHERE (one BETWEEN 0 AND 1e100) IS NOT TRUE) THEN
+        RAISE EXCEPTION 'a claim costs less than nothing, or no amount';
     END IF;
     SELECT array_agg(c.calls ORDER BY c.place), array_agg(c.cost_usd ORDER BY c.place)
         INTO calls, spent FROM take_counters(agents, kinds, names, tools) AS c;
@@ -105,6 +116,54 @@ BEGIN
     spent_now := spent;
     -- After the counters were taken: whoever made one of these before has ended its transaction.
     SELECT coalesce(array_agg(r.id), '{}') INTO known FROM reservations AS r WHERE r.id = ANY (ids);
+    -- Where everything fits, as nearly always, one statement says so for all claims, and what was spent before each.
+    IF known = '{}' AND skip IS NULL AND 1 = ALL (wanted) THEN
+        SELECT bool_and(
+                (x.sc < x.msc) IS NOT FALSE AND (x.tc < x.mtc) IS NOT FALSE AND (x.dc < x.mdc) IS NOT FALSE
+                AND (x.sm + x.cost <= x.msm) IS NOT FALSE AND (x.tm + x.cost <= x.mtm) IS NOT FALSE
+                AND (x.dm + x.cost <= x.mdm) IS NOT FALSE
+            ), array_agg(x.sc ORDER BY x.n), array_agg(x.sm ORDER BY x.n), array_agg(x.tc ORDER BY x.n),
+            array_agg(x.tm ORDER BY x.n), array_agg(x.dc ORDER BY x.n), array_agg(x.dm ORDER BY x.n)
+        INTO fits, b_session_calls, b_session_cost, b_tool_calls, b_tool_cost, b_day_calls, b_day_cost
+        FROM (
+            SELECT u.n, u.cost, u.msc, u.mdc, u.mtc, u.msm, u.mdm, u.mtm,
+                calls[u.s] + row_number() OVER by_session - 1 AS sc, spent[u.s] + sum(u.cost) OVER by_session - u.cost AS sm,
+                calls[u.t] + row_number() OVER by_tool - 1 AS tc, spent[u.t] + sum(u.cost) OVER by_tool - u.cost AS tm,
+                calls[u.d] + row_number() OVER by_day - 1 AS dc, spent[u.d] + sum(u.cost) OVER by_day - u.cost AS dm
+            FROM unnest(
+                at_session, at_tool, at_day, costs, most_session_calls, most_day_calls, most_tool_calls,
+                most_session_cost, most_day_cost, most_tool_cost
+            ) WITH ORDINALITY AS u (s, t, d, cost, msc, mdc, mtc, msm, mdm, mtm, n)
+            WINDOW by_session AS (PARTITION BY u.s ORDER BY u.n ROWS UNBOUNDED PRECEDING),
+                by_tool AS (PARTITION BY u.t ORDER BY u.n ROWS UNBOUNDED PRECEDING),
+                by_day AS (PARTITION BY u.d ORDER BY u.n ROWS UNBOUNDED PRECEDING)
+        ) AS x;
+        IF fits THEN
+            PERFORM add_to_counters(
+                agents, kinds, names, tools,
+                (SELECT array_agg(coalesce(k.calls, 0) ORDER BY p.p) FROM generate_series(1, cardinality(agents)) AS p (p)
+                    LEFT JOIN (SELECT u.at, count(*) AS calls FROM unnest(at_session || at_tool || at_day) AS u (at)
+                        GROUP BY u.at) AS k ON k.at = p.p),
+                (SELECT array_agg(coalesce(k.cost, 0) ORDER BY p.p) FROM generate_series(1, cardinality(agents)) AS p (p)
+                    LEFT JOIN (SELECT u.at, sum(u.cost) AS cost
+                        FROM unnest(at_session || at_tool || at_day, costs || costs || costs) AS u (at, cost)
+                        GROUP BY u.at) AS k ON k.at = p.p)
+            );
+            INSERT INTO reservations
+                SELECT x.id, agents[x.s], names[x.s], tools[x.t], names[x.d], 1, x.cost, x.sc, x.sm, x.tc, x.tm, x.dc,
+                    x.dm, batch
+                FROM unnest(ids, at_session, at_tool, at_day, costs, b_session_calls, b_session_cost, b_tool_calls,
+                    b_tool_cost, b_day_calls, b_day_cost) AS x (id, s, t, d, cost, sc, sm, tc, tm, dc, dm);
+            IF signature IS NOT NULL THEN
+                INSERT INTO budget_batches VALUES (batch, node, body, signature) ON CONFLICT DO NOTHING;
+            END IF;
+            RETURN QUERY SELECT 1, x.* FROM unnest(b_session_calls, b_session_cost, b_tool_calls, b_tool_cost,
+                b_day_calls, b_day_cost) AS x;
+            RETURN;
+        END IF;
+        b_session_calls := '{}'; b_session_cost := '{}'; b_tool_calls := '{}'; b_tool_cost := '{}';
+        b_day_calls := '{}'; b_day_cost := '{}';
+    END IF;
     WHILE first <= total LOOP
         last := first;
         WHILE last < total AND of_call[last + 1] = of_call[first] LOOP
@@ -196,7 +255,9 @@ CREATE FUNCTION licet.settle(
     ids text[], at_session integer[], at_tool integer[], at_day integer[],
     reserved numeric[], costs numeric[], made_calls integer[]
 ) RETURNS TABLE (place integer, cost_usd numeric)
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
     more_calls bigint[]; more_cost numeric[];
@@ -232,7 +293,9 @@ END $$;
 -- Write down what calls take from blocks, before they begin. Returns the blocks that are still there: from any other,
 -- no call may begin. Like every transaction here, one that also takes counters takes those first.
 CREATE FUNCTION licet.begin_leased(ids text[], numbers bigint[], calls integer[], spent numeric[]) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 BEGIN
     PERFORM FROM leases AS l WHERE l.id = ANY (ids) ORDER BY l.id FOR UPDATE;
@@ -244,7 +307,9 @@ END $$;
 
 -- Go on with the blocks of a process; returns those that are still there.
 CREATE FUNCTION licet.renew_leases(of_owner text, seconds double precision) RETURNS SETOF text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM FROM leases AS l WHERE l.owner = of_owner ORDER BY l.id FOR UPDATE;
     RETURN QUERY
@@ -254,7 +319,9 @@ END $$;
 
 -- End one block of a process that has died, at what its calls have taken. Returns its id, or null if there is none.
 CREATE FUNCTION licet.settle_expired() RETURNS text
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     block reservations; lease leases; keys text[];
 BEGIN
@@ -290,5 +357,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
         AND NOT EXISTS (SELECT FROM reservations AS r WHERE r.ended IS NULL AND r.batch = b.id);
 $$;
 
-REVOKE ALL ON FUNCTION licet.add_to_counters, licet.take_counters FROM PUBLIC;
+REVOKE ALL ON FUNCTION licet.add_to_counters, licet.take_counters, licet.reserve, licet.settle, licet.begin_leased,
+    licet.renew_leases, licet.settle_expired, licet.forget_reservations FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION licet.reserve, licet.settle, licet.begin_leased, licet.renew_leases, licet.settle_expired,
+    licet.forget_reservations TO licet_runtime;
 GRANT SELECT ON licet.budget_counters, licet.budget_batches, licet.reservations, licet.leases TO licet_runtime;

@@ -26,7 +26,8 @@ GRANT SELECT, INSERT ON licet.approval_requests, licet.approval_shown, licet.app
 -- Whether this call is the one that uses a turn of an approval; asked again, the answer is the same. A denial that is
 -- under way ends first, or waits: after it has returned, no call uses the approval.
 CREATE FUNCTION licet.take_turn(in_request text, in_turn text, in_call text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     taken_by text;
 BEGIN
@@ -46,7 +47,8 @@ END $$;
 
 -- Whether this call may go on with an approval: one for a single call serves the first call that says so.
 CREATE FUNCTION licet.use_approval(in_request text, in_call text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     RETURN licet.take_turn(
         in_request,
@@ -62,7 +64,8 @@ CREATE FUNCTION licet.open_approval(
     in_body bytea, in_node text, in_signature bytea, in_shown bytea,
     in_seen bigint, in_most_waiting integer, in_most_expired integer, in_finished bigint
 ) RETURNS text
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1818845282, hashtext(in_agent || E'\n' || in_session));
     IF EXISTS (SELECT FROM approval_requests WHERE id = in_id) THEN
@@ -90,7 +93,8 @@ END $$;
 CREATE FUNCTION licet.answer_approval(
     in_id text, in_request text, in_denies boolean, in_body bytea, in_node text, in_signature bytea
 ) RETURNS text
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1818845281, hashtext(in_request));
     IF EXISTS (SELECT FROM approval_answers WHERE id = in_id) THEN
@@ -115,7 +119,8 @@ END $$;
 
 -- After a denial, the approvals are listed without their signatures: removing the denial then restores no approval.
 CREATE FUNCTION licet.take_back_approvals(in_request text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     IF EXISTS (SELECT FROM approval_answers WHERE request = in_request AND denies) THEN
         UPDATE approval_answers SET signature = '' WHERE request = in_request AND NOT denies;
@@ -124,17 +129,20 @@ END $$;
 
 -- Gives back who writes the entry of a standing approval; such a claim approves nothing.
 CREATE FUNCTION licet.give_back_claim(in_request text) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
     DELETE FROM approval_uses WHERE request = in_request AND turn = 'claim';
 END $$;
 
 -- Deletes requests that ended long ago, and what was shown of those that nobody has answered in time. A node whose clock
--- is ahead deletes nothing that has not ended by the clock of the server.
+-- is ahead deletes nothing that has not ended by the clock of the server. Whatever a caller says, an answered request
+-- stays for a day after its end: who could delete an approval could write its rows again, unused and not denied.
 CREATE FUNCTION licet.forget_approvals(
     in_now bigint, in_agent text, in_session text, in_most_expired integer, in_finished bigint
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     moment bigint := least(in_now, (extract(epoch FROM clock_timestamp()) * 1000)::bigint);
     gone text[];
@@ -147,7 +155,7 @@ BEGIN
         FOR UPDATE OF s SKIP LOCKED
     );
     SELECT array_agg(id) INTO gone FROM (
-        SELECT id FROM approval_requests WHERE expires <= moment - in_finished
+        SELECT id FROM approval_requests WHERE expires <= moment - greatest(in_finished, 86400000)
         UNION ALL
         (
             SELECT id FROM approval_requests AS r
@@ -169,11 +177,7 @@ BEGIN
     DELETE FROM approval_requests WHERE id = ANY (gone);
 END $$;
 
-REVOKE EXECUTE ON FUNCTION licet.take_back_approvals(text), licet.give_back_claim(text),
-    licet.forget_approvals(bigint, text, text, integer, bigint) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION licet.take_turn(text, text, text), licet.use_approval(text, text),
-    licet.open_approval(text, text, text, text, text, bigint, bigint, bytea, text, bytea, bytea, bigint, integer,
-        integer, bigint),
-    licet.answer_approval(text, text, boolean, bytea, text, bytea),
-    licet.take_back_approvals(text), licet.give_back_claim(text),
-    licet.forget_approvals(bigint, text, text, integer, bigint) TO licet_runtime;
+REVOKE ALL ON FUNCTION licet.take_turn, licet.use_approval, licet.open_approval, licet.answer_approval,
+    licet.take_back_approvals, licet.give_back_claim, licet.forget_approvals FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION licet.take_turn, licet.use_approval, licet.open_approval, licet.answer_approval,
+    licet.take_back_approvals, licet.give_back_claim, licet.forget_approvals TO licet_runtime;

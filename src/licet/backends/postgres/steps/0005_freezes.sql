@@ -10,13 +10,15 @@ CREATE TABLE licet.state_acts (
 );
 CREATE TABLE licet.thawed (id text PRIMARY KEY);
 
--- An opening of a call holds this lock shared, and a freeze takes it alone: so it waits for what is under way.
+-- An opening of a call holds this lock shared. Whoever has committed a freeze takes it alone for a moment, and so waits
+-- for what is under way; every opening after that reads the freeze.
 CREATE FUNCTION licet.freeze_lock() RETURNS bigint
 LANGUAGE sql IMMUTABLE SET search_path = licet, pg_temp AS $$ SELECT 465624563717::bigint $$;
 
 -- Why calls of a tool by an agent, or by a delegate of it, are stopped; an empty text if they are not.
 CREATE FUNCTION licet.frozen(agent text, tool text) RETURNS text
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     found text;
 BEGIN
@@ -30,15 +32,13 @@ BEGIN
     RETURN coalesce(found, '');
 END $$;
 
--- Keep an act; a second time it changes nothing.
+-- Keep an act; a second time it changes nothing. No lock is taken, which somebody could hold so that nothing is frozen.
 CREATE FUNCTION licet.add_state_act(
     id text, kind text, agent text, tool text, why text, ends text[], body bytea, node text, signature bytea
 ) RETURNS void
-LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
-    IF kind = 'freeze' THEN
-        PERFORM pg_advisory_xact_lock(freeze_lock());
-    END IF;
     INSERT INTO state_acts (id, kind, agent, tool, why, body, node, signature)
     VALUES (add_state_act.id, add_state_act.kind, add_state_act.agent, add_state_act.tool, add_state_act.why,
         add_state_act.body, add_state_act.node, add_state_act.signature)
@@ -48,5 +48,5 @@ BEGIN
 END $$;
 
 GRANT SELECT, INSERT ON licet.state_acts, licet.thawed TO licet_runtime;
-GRANT EXECUTE ON FUNCTION licet.freeze_lock(), licet.frozen(text, text),
-    licet.add_state_act(text, text, text, text, text, text[], bytea, text, bytea) TO licet_runtime;
+REVOKE ALL ON FUNCTION licet.freeze_lock, licet.frozen, licet.add_state_act FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION licet.freeze_lock, licet.frozen, licet.add_state_act TO licet_runtime;

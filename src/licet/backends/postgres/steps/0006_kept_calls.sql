@@ -16,7 +16,8 @@ CREATE FUNCTION licet.begin_call(
     its_agent text, its_session text, its_tool text, its_id text, its_receipt text, its_body bytea, its_signature bytea,
     alive_seconds double precision, kept_seconds double precision,
     OUT begun boolean, OUT runs boolean, OUT body bytea, OUT signature bytea, OUT data bytea
-) LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+) LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
     found_receipt text;
     found_alive timestamptz;

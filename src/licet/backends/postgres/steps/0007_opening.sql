@@ -22,7 +22,8 @@ CREATE FUNCTION licet.open_calls(
     call integer, claim integer, state text, detail text, tail_sequence bigint, tail_hash bytea,
     granted integer, session_calls bigint, session_cost numeric, tool_calls bigint, tool_cost numeric,
     day_calls bigint, day_cost numeric
-) LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp AS $$
+) LANGUAGE plpgsql VOLATILE SET search_path = licet, pg_temp
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_variable
 DECLARE
     total integer := cardinality(ids); n integer; state_of text[] := array_fill('opened'::text, ARRAY[total]);
@@ -30,7 +31,7 @@ DECLARE
     taken integer[]; b1 bigint[]; b2 numeric[]; b3 bigint[]; b4 numeric[]; b5 bigint[]; b6 numeric[];
     moves boolean; tails jsonb := '{}'; skip boolean[];
 BEGIN
-    -- A freeze takes this lock alone, and waits here for what is under way. What it has written is read by the next
+    -- A freeze that was committed takes this lock alone, and so waits for what is under way. It is read by the next
     -- statement: this one would still see the time before.
     PERFORM pg_advisory_xact_lock_shared(freeze_lock());
     -- The same batch may still be under way, over a connection that was lost.
@@ -89,8 +90,11 @@ BEGIN
         BEGIN
             moves := false;
             IF cardinality(claim_ids) > 0 THEN
-                SELECT array_agg(state_of[c] <> 'opened' ORDER BY p) INTO skip
-                    FROM unnest(claim_of) WITH ORDINALITY AS x (c, p);
+                skip := NULL;
+                IF NOT 'opened' = ALL (state_of) THEN
+                    SELECT array_agg(state_of[c] <> 'opened' ORDER BY p) INTO skip
+                        FROM unnest(claim_of) WITH ORDINALITY AS x (c, p);
+                END IF;
                 SELECT array_agg(r.granted ORDER BY p), array_agg(r.session_calls ORDER BY p),
                     array_agg(r.session_cost ORDER BY p), array_agg(r.tool_calls ORDER BY p),
                     array_agg(r.tool_cost ORDER BY p), array_agg(r.day_calls ORDER BY p), array_agg(r.day_cost ORDER BY p)
@@ -176,4 +180,5 @@ BEGIN
     END LOOP;
 END $$;
 
+REVOKE ALL ON FUNCTION licet.open_calls FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION licet.open_calls TO licet_runtime;
