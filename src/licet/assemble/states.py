@@ -286,7 +286,7 @@ def own_directory(address: str) -> Path:
 def close_databases() -> None:
     """Close the connections of this process. A store that is used again opens others."""
     for one in list(_OPENED.values()):
-        one.database.close()
+        one.close()
 
 
 class _Opened:
@@ -298,6 +298,11 @@ class _Opened:
         self._address, self._directory = address, directory
         self.sources: list[SecretSource] = []
         self.database = Database(address, self.secret)
+
+    def close(self) -> None:
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+        self.database.close()
 
     @cached_property
     def node(self) -> "Node":
@@ -351,8 +356,15 @@ class _Opened:
     def _approvals(self, *, leaves_use: bool) -> "PostgresApprovals":
         from licet.backends.postgres.postgres_approvals import PostgresApprovals
 
-        check, options = self.ledger.enrolled.check, f" --state {shlex.quote(self._address)}"
-        return PostgresApprovals(self.database, self.node, check, options=options, leaves_use=leaves_use)
+        ledger, options = self.ledger, f" --state {shlex.quote(self._address)}"
+        return PostgresApprovals(
+            self.database,
+            self.node,
+            ledger.enrolled.check,
+            options=options,
+            leaves_use=leaves_use,
+            check_node=ledger.check_node,
+        )
 
     @cached_property
     def standing(self) -> "StoredStanding":
