@@ -12,6 +12,7 @@ from backends.postgres.test_database import in_loop
 from cli.test_cli_database_state import runner
 from cli.test_cli_many_nodes import MAIL, Team, said
 from licet.assemble.ledger import LedgerPlace, open_reader, verify_at
+from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.server_status import make_tables
 from licet.guard.ports import Unavailable
@@ -86,7 +87,15 @@ def test_two_nodes_agree_whatever_the_server_is_set_to(tmp_path: Path, runner: s
     team = Team(tmp_path, place, "a", "b")
     a, b = team.gate("a"), team.gate("b")
 
+    async def isolation(connection: Connection) -> str:
+        found: str = await connection.fetchval("SELECT current_setting('transaction_isolation')")
+        return found
+
     async def scene() -> None:
+        # Under another one, a function would see the old picture after it has waited for a lock.
+        database = team.state("a").database
+        assert [await database.once(isolation), await database.run(isolation)] == ["read committed"] * 2
+
         # One budget and one result of an id, also where both nodes ask at once; and one chain of the session.
         many = await asyncio.gather(*(said(one, "count", session="1") for one in (a, b) for _ in range(8)))
         assert sorted(many) == ["BUDGET_EXCEEDED"] * 13 + ["counted"] * 3
