@@ -34,7 +34,7 @@ from licet.backends.limits import (
     POLL_SECONDS,
 )
 from licet.backends.postgres.address import Address, AddressError, Connection, read_address, tls_of
-from licet.backends.postgres.migrations import check_step
+from licet.backends.postgres.migrations import check_encoding, check_step
 from licet.backends.sqlite import FORKS
 from licet.guard.deadlines import note_unreached, store_deadline
 from licet.guard.ports import Unavailable
@@ -544,11 +544,7 @@ class Database:
         except asyncpg.UndefinedTableError as wrong:
             raise self._unavailable(wrong, asyncpg) from None
         check_step(row["step"], self.address.shown)
-        if row["encoding"] != "UTF8":
-            raise Unavailable(
-                f"{self.address.shown} keeps text as {row['encoding']}, which has not all characters: make a database "
-                "with `CREATE DATABASE NAME ENCODING 'UTF8' TEMPLATE template0`"
-            )
+        check_encoding(row["encoding"], self.address.shown)
         if self.address.require_synchronous and not _waits_for_standby(row["waits"], row["standbys"]):
             raise Unavailable(
                 f"{self.address.shown} may lose acknowledged entries at a failover, since no standby is synchronous: "

@@ -50,7 +50,7 @@ def make_tables(database: Database, role: str | None = None) -> Sequence[Step]:
     async def act(connection: Connection) -> Sequence[Step]:
         if (found := await applied(connection)) is not None and found > steps()[-1].number:
             await check_version(connection, database.address.shown)
-        made = await migrate(connection)
+        made = await migrate(connection, database.address.shown)
         if role is not None:
             await connection.execute(await connection.fetchval("SELECT format($1, $2::text)", _GRANT, role))
         return made
