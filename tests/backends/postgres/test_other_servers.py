@@ -1,4 +1,4 @@
-"""What two nodes do holds on servers that are set up otherwise: other defaults, another collation, a pooler before it."""
+"""What two nodes do holds on servers set up otherwise: other defaults, another collation, a pooler before it."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -56,7 +56,8 @@ def with_other_defaults(address: str) -> str:
 def with_another_collation(address: str) -> str:
     """A database of its own, which sorts as people do, and whose tables are made by `licet db init`."""
     name = f"{named(address)}_icu"
-    made = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'de-AT' LOCALE 'C'"
+    sorts = "LOCALE_PROVIDER icu ICU_LOCALE 'de-AT' LOCALE 'C'"
+    made = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' {sorts}"
     try:
         asyncio.run(server().sql(made, "SELECT 1"))
     except asyncpg.FeatureNotSupportedError as why:
