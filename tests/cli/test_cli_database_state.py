@@ -224,8 +224,10 @@ def test_a_password_is_found_in_the_secrets_of_the_command(desk: Desk, tmp_path:
 
 
 def test_a_server_that_is_away_refuses_the_call_in_its_time(desk: Desk, tmp_path: Path) -> None:
-    limits = {"capabilities": {**POLICY["capabilities"], "limits": {"wall_seconds": 1}}}
-    (tmp_path / "agent.yaml").write_text(json.dumps(POLICY | limits))
-    away = f"postgresql://runner@/x?host={tmp_path}"
-    said = desk.run("call", "agent.yaml", "count", "--state", away, "--session", "s", "--json", code=1)
-    assert json.loads(said)["reason"] in ("LEDGER_UNAVAILABLE", "BACKEND_MISSING")
+    # A standing approval is looked up before the call, and its session at the beginning of the call.
+    limits = {"limits": {"wall_seconds": 1}, "approvals": {"delete": "manifest"}}
+    (tmp_path / "agent.yaml").write_text(json.dumps(POLICY | {"capabilities": {**POLICY["capabilities"], **limits}}))
+    away, began = f"postgresql://runner@/x?host={tmp_path}", time.monotonic()
+    said = desk.run("call", "agent.yaml", "count", "--state", away, "--json", code=1)
+    assert json.loads(said)["reason"] == "LEDGER_UNAVAILABLE"
+    assert time.monotonic() - began < 8  # where one of them has a time of its own, it is 10 seconds

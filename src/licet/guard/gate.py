@@ -25,13 +25,14 @@ from licet.core.values import Origin
 from licet.declare import Tool
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.bind import BoundContext
+from licet.guard.deadlines import CURRENT, StoreDeadline
 from licet.guard.execution import ToolCall, Warms
 from licet.guard.facts import GateFacts
 from licet.guard.freezing import FreezeWatch, OperatorKey, freeze_act, freeze_state, keep_act, thaw_act, waited_for
 from licet.guard.grant import Grant, Observer
 from licet.guard.held_paths import Protect
 from licet.guard.import_path import WritableImports
-from licet.guard.limits import MOST_OF_A_CLAIM
+from licet.guard.limits import MOST_OF_A_CLAIM, STORE_SECONDS
 from licet.guard.memory import Memories
 from licet.guard.ports import NotStanding, Ports, Unavailable, free_after_fork
 from licet.guard.registration import MODES, OnMisfit, Packages, Registered, RegisteredTools, register
@@ -178,10 +179,14 @@ class BareGate(GateFacts):
         store = self.ports.standing
         if store is None:
             return replace(manifest, standing_problem="these backends have no standing approvals")
+        seconds = min(STORE_SECONDS, manifest.limits.get("wall_seconds", STORE_SECONDS))
+        before = CURRENT.set(CURRENT.get() or StoreDeadline(seconds))  # a first call must not wait longer for its gate
         try:
             found = store.find(self.standing_approval, manifest.digest, manifest.approvals)
         except NotStanding as why:
             return replace(manifest, standing_problem=str(why))
+        finally:
+            CURRENT.reset(before)
         return replace(manifest, standing=found)
 
     def stands(self, standing: StandingApproval) -> bool:

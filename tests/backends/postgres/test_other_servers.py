@@ -1,4 +1,4 @@
-"""What two nodes do holds on servers set up otherwise: other defaults, another collation, a pooler before it."""
+"""What two nodes do holds on servers that are set up otherwise: other defaults, another collation, a pooler."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -56,10 +56,9 @@ def with_other_defaults(address: str) -> str:
 def with_another_collation(address: str) -> str:
     """A database of its own, which sorts as people do, and whose tables are made by `licet db init`."""
     name = f"{named(address)}_icu"
-    sorts = "LOCALE_PROVIDER icu ICU_LOCALE 'de-AT' LOCALE 'C'"
-    made = f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' {sorts}"
+    sorts = "ENCODING 'UTF8' LOCALE_PROVIDER icu ICU_LOCALE 'de-AT' LOCALE 'C'"
     try:
-        asyncio.run(server().sql(made, "SELECT 1"))
+        asyncio.run(server().sql(f"CREATE DATABASE {name} TEMPLATE template0 {sorts}", "SELECT 1"))
     except asyncpg.FeatureNotSupportedError as why:
         pytest.skip(f"this PostgreSQL has no ICU: {why}")
     database = Database(with_other_defaults(server().url(name)))
@@ -83,7 +82,13 @@ def place(request: pytest.FixtureRequest, postgres: str) -> Iterator[str]:
     pooler.stop()
 
 
-@pytest.mark.parametrize("place", [with_other_defaults, with_another_collation, "a pooler"], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "place",
+    [with_other_defaults, with_another_collation, "a pooler"],
+    indirect=True,
+    ids=["other defaults", "another collation", "a pooler"],
+)
+@pytest.mark.sampled(2)
 def test_two_nodes_agree_whatever_the_server_is_set_to(tmp_path: Path, runner: str, place: str) -> None:
     team = Team(tmp_path, place, "a", "b")
     a, b = team.gate("a"), team.gate("b")
