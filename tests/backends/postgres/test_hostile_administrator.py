@@ -25,7 +25,7 @@ from licet.core.ledger.entry import Entry, link, read_entry, time_text
 from licet.core.ledger.merkle import leaf_hash
 from licet.guard.deadlines import CURRENT, StoreDeadline
 from licet.guard.ports import LedgerUnavailable, Unavailable
-from postgres_server import fresh
+from postgres_server import fresh, give_back
 
 
 class Case(Struct, frozen=True):
@@ -272,9 +272,11 @@ def team(written: Team, tmp_path: Path) -> Iterator[Team]:
     team = written.copied(tmp_path)
     yield team
     team.close()
+    give_back(team.address)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.sampled(16)
 def test_what_an_administrator_does_is_located(team: Team, case: Case) -> None:
     case.does(team)
     assert team.sql(case.worked)[0][0], "it does not work, so there is nothing to find"
