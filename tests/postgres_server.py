@@ -330,7 +330,7 @@ class Standby(Server):
 class Pooler:
     """A transaction pooler before a server, where the distribution's is installed: `NoServer` elsewhere."""
 
-    def __init__(self, before: Server) -> None:
+    def __init__(self, before: Server, user: str = "postgres") -> None:
         program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin:/usr/local/sbin")
         if program is None:
             raise NoServer("there is no pgbouncer on this machine")
@@ -341,7 +341,7 @@ class Pooler:
         written = self.folder / "pgbouncer.ini"
         # `any` logs everybody in as the user whom the line of the database names.
         written.write_text(
-            f"[databases]\n* = host={before.folder} user=postgres\n[pgbouncer]\nlisten_addr =\n"
+            f"[databases]\n* = host={before.folder} user={user}\n[pgbouncer]\nlisten_addr =\n"
             f"unix_socket_dir = {self.folder}\nauth_type = any\npool_mode = transaction\ndefault_pool_size = 4\n"
         )
         with open(self.folder / "log", "ab") as log:

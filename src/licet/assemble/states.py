@@ -10,7 +10,6 @@ user, so that all policies here are one node. In a process, all stores of a node
 import asyncio
 import hashlib
 import os
-import re
 import shlex
 import threading
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from msgspec import Struct
 
 from licet.assemble.limits import MOST_SECRET_SOURCES
 from licet.assemble.review import state_directory, straight
+from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION
 from licet.guard.ports import Budgets, Ledger, Unavailable
 from licet.policy_files.policy_paths import NoHome, state_root
@@ -50,7 +50,7 @@ LEDGER, KV, BUDGETS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite"  # the stor
 APPROVALS, FREEZES, KEPT = "approvals.sqlite", "freezes.sqlite", "kept.sqlite"
 KEPT_CALLS = b"licet kept calls"  # what the key of their seals is derived for
 _SCHEMES = ("postgresql://", "postgres://")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+|(?i:postgres(ql)?):")
+_SCHEME = late_pattern(r"[A-Za-z][A-Za-z0-9+.-]*:/+|(?i:postgres(ql)?):")
 
 SecretSource = Callable[[str], Awaitable[str | None]]  # finds the value of a secret by its reference
 
@@ -286,7 +286,7 @@ def own_directory(address: str) -> Path:
 def close_databases() -> None:
     """Close the connections of this process. A store that is used again opens others."""
     for one in list(_OPENED.values()):
-        one.database.close()
+        one.close()
 
 
 class _Opened:
@@ -298,6 +298,11 @@ class _Opened:
         self._address, self._directory = address, directory
         self.sources: list[SecretSource] = []
         self.database = Database(address, self.secret)
+
+    def close(self) -> None:
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+        self.database.close()
 
     @cached_property
     def node(self) -> "Node":
@@ -351,8 +356,15 @@ class _Opened:
     def _approvals(self, *, leaves_use: bool) -> "PostgresApprovals":
         from licet.backends.postgres.postgres_approvals import PostgresApprovals
 
-        check, options = self.ledger.enrolled.check, f" --state {shlex.quote(self._address)}"
-        return PostgresApprovals(self.database, self.node, check, options=options, leaves_use=leaves_use)
+        ledger, options = self.ledger, f" --state {shlex.quote(self._address)}"
+        return PostgresApprovals(
+            self.database,
+            self.node,
+            ledger.enrolled.check,
+            options=options,
+            leaves_use=leaves_use,
+            check_node=ledger.check_node,
+        )
 
     @cached_property
     def standing(self) -> "StoredStanding":

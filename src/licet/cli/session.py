@@ -113,7 +113,7 @@ def end_command(session: str, agent: str | None, purpose: str | None, state: Sta
 
     try:
         ended, following = asyncio.run(end())
-    except Unavailable as wrong:
+    except (LedgerUnavailable, Unavailable) as wrong:
         fail(str(wrong))
     name, of = visible(session), visible(owner)
 
@@ -136,7 +136,7 @@ def _policies(place: State, approvals: ApprovalStore, session: str, agent: str |
     """
     try:
         asked = [kept.request for kept in asyncio.run(approvals.list())]
-    except Unavailable as wrong:
+    except (LedgerUnavailable, Unavailable) as wrong:
         fail(str(wrong))
     found = {one.agent: one.manifest for one in asked if one.session == session and agent in (None, one.agent)}
     if found and not place.has(LEDGER):
@@ -174,7 +174,7 @@ def _sessions(place: State) -> list[_Session]:
 
     try:
         over = asyncio.run(ended())
-    except Unavailable as wrong:
+    except (LedgerUnavailable, Unavailable) as wrong:
         fail(str(wrong))
     each = zip(rows, over, strict=True)
     return [_Session(row.agent, row.session, row.sequence, row.time, end) for row, end in each]

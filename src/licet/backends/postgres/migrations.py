@@ -56,6 +56,9 @@ def steps() -> Sequence[Step]:
 
 
 _EXPECTED = """DO $$ BEGIN
+    IF current_setting('server_encoding') <> 'UTF8' THEN
+        RAISE EXCEPTION 'a state needs a database whose encoding is UTF8';
+    END IF;
     IF coalesce((SELECT max(number) FROM licet.steps), 0) <> {after} THEN
         RAISE EXCEPTION 'this script begins after step {after}, and the database has step %',
             coalesce((SELECT max(number) FROM licet.steps), 0)
@@ -77,8 +80,9 @@ def _noted(step: Step) -> str:
     return _NOTE.format(number=step.number, name=step.name)
 
 
-async def migrate(connection: Connection) -> Sequence[Step]:
+async def migrate(connection: Connection, shown: str = "the database") -> Sequence[Step]:
     """Apply the steps that are missing; returns them. Other processes that do the same wait, and find none."""
+    check_encoding(await connection.fetchval("SELECT current_setting('server_encoding')"), shown)
     async with connection.transaction(isolation="read_committed"):  # the next statement sees what others have done
         await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
         known = await applied(connection) or 0
@@ -102,6 +106,15 @@ async def applied(connection: Connection) -> int | None:
 async def check_version(connection: Connection, shown: str) -> None:
     """Refuse a database without tables, or with those of a version that is too far away."""
     check_step(await applied(connection), shown)
+
+
+def check_encoding(encoding: str, shown: str) -> None:
+    """Refuse a database that cannot keep all text."""
+    if encoding != "UTF8":
+        raise Unavailable(
+            f"{shown} keeps text as {encoding}, which has not all characters: make a database with "
+            "`CREATE DATABASE NAME ENCODING 'UTF8' TEMPLATE template0`"
+        )
 
 
 def check_step(found: int | None, shown: str) -> None:

@@ -136,8 +136,11 @@ class PostgresApprovals(ApprovalStore):
         *,
         options: str = "",
         leaves_use: bool = False,
+        check_node: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
+        """Take the database and the node. `check_node` raises an error if the answers of this node do not count."""
         super().__init__(clock, options=options)
+        self._check_node = check_node
         self._database, self._node, self._enrolled, self._leaves_use = database, node, enrolled, leaves_use
         self._lock = free_after_fork(threading.Lock())
         self._watched: dict[str, list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = {}
@@ -273,6 +276,8 @@ class PostgresApprovals(ApprovalStore):
 
     async def _answered(self, shown: ApprovalRequest, yes: Yes, *, denies: bool) -> StoredRequest:
         self.check_open(unchanged(await self.find(shown.id), shown))
+        if self._check_node is not None:
+            await self._check_node()
         sent = self._answer(shown, yes, denies=denies)
         state: str = await self._database.once(lambda connection: connection.fetchval(_ANSWER, *sent))
         kept = unchanged(await self.find(shown.id), shown)

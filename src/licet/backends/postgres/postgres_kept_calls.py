@@ -93,6 +93,7 @@ class PostgresKeptCalls:
         self._lock = threading.Lock()
         self._live: dict[str, weakref.ref[Begun]] = {}
         self._is_beating = False
+        self._beats_in: asyncio.AbstractEventLoop | None = None  # of a timer; it goes when the state is closed
         self._swept = 0.0
 
     async def begin(self, key: CallKey, arguments: str, receipt: str) -> Found:
@@ -181,26 +182,32 @@ class PostgresKeptCalls:
     def _keep_alive(self, begun: Begun) -> None:
         with self._lock:
             self._live[begun.receipt] = weakref.ref(begun)
-            begins, self._is_beating = not self._is_beating, True
+            is_over = self._beats_in is not None and self._beats_in.is_closed()
+            begins, self._is_beating = is_over or not self._is_beating, True
+            self._beats_in = None if begins else self._beats_in
         if begins:
-            self._database.start(self._beat())
+            self._database.start(self._beat_later())
 
     def _let_go(self, begun: Begun) -> None:
         with self._lock:
             self._live.pop(begun.receipt, None)
 
+    async def _beat_later(self) -> None:
+        """In the thread of the database: look later. A timer waits and no task, which a close would wait for."""
+        self._beats_in = loop = asyncio.get_running_loop()
+        loop.call_later(self._alive / 3, lambda: self._database.start(self._beat()))
+
     async def _beat(self) -> None:
-        """In the thread of the database: say of each call that runs that it does, until none is left."""
+        """Say of each call that runs that it does, until none is left."""
         try:
-            while await self._beaten():
-                pass
+            if await self._beaten():
+                await self._beat_later()
         except BaseException:  # the state was closed: the next call that begins starts again
             with self._lock:
                 self._is_beating = False
             raise
 
     async def _beaten(self) -> bool:
-        await asyncio.sleep(self._alive / 3)
         with self._lock:
             keys = [(one.key, one.receipt) for live in self._live.values() if (one := live()) is not None]
             self._live = {receipt: self._live[receipt] for _, receipt in keys}

@@ -197,6 +197,10 @@ class PostgresLedger:
         await self._ask(read)
         return found[-1]
 
+    async def check_node(self) -> None:
+        """Check that this node may write, and enrol it where it can do that by itself; `LedgerUnavailable` if not."""
+        await self._ask(self.checked)
+
     async def enrol(self, node: str, key: SigningKey | None = None) -> None:
         """Let a node write; signed with the key of an operator, or with that of the ledger."""
         await self._act("enrolment", node, key)

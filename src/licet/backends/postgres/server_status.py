@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from licet.backends.limits import INIT_SECONDS, STATUS_SECONDS
 from licet.backends.postgres.address import Connection, servers_of
-from licet.backends.postgres.database import Database, driver, is_synchronous
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.driver_connections import driver, is_synchronous
 from licet.backends.postgres.migrations import RUNTIME, Step, applied, check_version, migrate, steps
 from licet.guard.ports import Unavailable
 
@@ -50,7 +51,7 @@ def make_tables(database: Database, role: str | None = None) -> Sequence[Step]:
     async def act(connection: Connection) -> Sequence[Step]:
         if (found := await applied(connection)) is not None and found > steps()[-1].number:
             await check_version(connection, database.address.shown)
-        made = await migrate(connection)
+        made = await migrate(connection, database.address.shown)
         if role is not None:
             await connection.execute(await connection.fetchval("SELECT format($1, $2::text)", _GRANT, role))
         return made
