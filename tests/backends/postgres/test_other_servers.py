@@ -83,7 +83,12 @@ def place(request: pytest.FixtureRequest, postgres: str) -> Iterator[str]:
     pooler.stop()
 
 
-@pytest.mark.parametrize("place", [with_other_defaults, with_another_collation, "a pooler"], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "place",
+    [with_other_defaults, with_another_collation, "a pooler"],
+    indirect=True,
+    ids=["defaults", "collation", "pooler"],
+)
 def test_two_nodes_agree_whatever_the_server_is_set_to(tmp_path: Path, runner: str, place: str) -> None:
     team = Team(tmp_path, place, "a", "b")
     a, b = team.gate("a"), team.gate("b")
