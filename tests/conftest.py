@@ -49,9 +49,11 @@ def no_organisation(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def postgres() -> Iterator[str]:
     """The address of a new database of a real server, with the tables of licet."""
-    from postgres_server import fresh
+    from postgres_server import fresh, give_back
 
-    yield fresh()
+    url = fresh()
+    yield url
+    give_back(url)
     if (states := sys.modules.get("licet.assemble.states")) is not None:
         states.close_databases()
 

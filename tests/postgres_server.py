@@ -21,6 +21,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from licet.backends.postgres.migrations import migrate
 
@@ -35,7 +36,14 @@ _SETTINGS = {
     "autovacuum": "off",
     "wal_level": "replica",
     "log_min_messages": "fatal",
+    "max_wal_size": "64MB",
+    "dynamic_shared_memory_type": "mmap",  # in its own directory, so that a server that is killed leaves nothing behind
 }
+
+
+_MEMORY = "/dev/shm"
+_UNUSED: list[str] = []  # databases whose tests have ended; some are dropped together
+_DROPPED_TOGETHER = 12
 
 
 class NoServer(Exception):
@@ -88,7 +96,7 @@ class Server:
 
     def __init__(self, bin: Path, *, durable: bool = False, data: Path | None = None, **settings: str) -> None:  # noqa: A002
         self.bin = bin
-        self.folder = Path(tempfile.mkdtemp(prefix="licet-pg-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix="licet-pg-", dir="/tmp" if durable else _quick_place()))
         own = server_user()
         if own:
             os.chown(self.folder, own["user"], own["group"])
@@ -165,6 +173,25 @@ class Server:
         """End it, and remove its directory."""
         self.end()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _quick_place() -> str:
+    """A directory in memory, where the machine has one with room: a new database is some hundred files."""
+    with suppress(OSError):
+        if shutil.disk_usage(_MEMORY).free > 4 << 30:
+            for folder in map(Path, glob.glob(f"{_MEMORY}/licet-pg-*")):
+                if time.time() - folder.stat().st_mtime > 3600 and not _has_server(folder):
+                    shutil.rmtree(folder, ignore_errors=True)  # of tests that were killed
+            return _MEMORY
+    return "/tmp"
+
+
+def _has_server(folder: Path) -> bool:
+    try:
+        os.kill(int((folder / "data" / "postmaster.pid").read_text().split()[0]), 0)
+    except (OSError, ValueError, IndexError):
+        return False
+    return True
 
 
 def _ends_with_us() -> None:
@@ -257,9 +284,18 @@ def fresh(major: int | None = None, copied: str = "licet_template") -> str:
         there = server(major)
     except NoServer as why:
         pytest.skip(str(why))
-    name = f"test_{next(_NUMBERS)}"
-    asyncio.run(there.sql(f"CREATE DATABASE {name} TEMPLATE {copied}"))
+    name, unused = f"test_{next(_NUMBERS)}", list[str]()
+    if major is None and len(_UNUSED) >= _DROPPED_TOGETHER:
+        unused, _UNUSED[:] = list(_UNUSED), []
+    strategy = " STRATEGY FILE_COPY" if next(one for one, known in _SERVERS.items() if known is there) >= 15 else ""
+    drops = (f"DROP DATABASE IF EXISTS {one} WITH (FORCE)" for one in unused)
+    asyncio.run(there.sql(*drops, f"CREATE DATABASE {name} TEMPLATE {copied}{strategy}"))
     return there.url(name)
+
+
+def give_back(url: str) -> None:
+    """Let a database be dropped, whose test has ended."""
+    _UNUSED.append(urlsplit(url).path.removeprefix("/"))
 
 
 class Standby(Server):

@@ -48,6 +48,7 @@ MOST_OF_FILE = {
     "cli/sources.yaml": 9,
     "cli/surface.yaml": 4,
     "cli/test.yaml": 6,
+    "cli/test_cli_database_state.py": 6,
     "cli/test_cli_frame.py": 7,
     "cli/test_cli_fuzzed_ledger.py": 24,
     "cli/test_cli_hooks_install.py": 4,

@@ -19,7 +19,6 @@ from licet.core.ledger.entry import Entry
 from licet.guard import read_elsewhere
 from licet.guard.memory import Chains
 from licet.guard.ports import LedgerUnavailable
-from postgres_server import fresh
 
 DAN, SEEN = "dan@corp.example", "mallory@evil.example"
 SECRET = {"secrets": [{"from": {"tool": "search_people", "fields": ["mail"]}, "readers": []}]}
@@ -68,7 +67,8 @@ def nodes(tmp_path: Path, store_path: Path) -> Iterator[Nodes]:
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def any_nodes(request: pytest.FixtureRequest, tmp_path: Path, store_path: Path) -> Iterator[Nodes]:
-    made = Nodes(tmp_path, store_path, Team(fresh(), tmp_path / "nodes") if request.param == "postgres" else None)
+    team = Team(request.getfixturevalue("postgres"), tmp_path / "nodes") if request.param == "postgres" else None
+    made = Nodes(tmp_path, store_path, team)
     yield made
     made.close()
 
@@ -104,6 +104,7 @@ READS = [_reads, _is_given, _delegate_reads, _delegate_is_given, _fails]
 
 @pytest.mark.parametrize("looks", [False, True])
 @pytest.mark.parametrize("reads", READS)
+@pytest.mark.sampled(8)
 def test_what_one_node_reads_taints_the_session_on_the_others(
     any_nodes: Nodes, monkeypatch: pytest.MonkeyPatch, reads: Callable[[Session], Any], looks: bool
 ) -> None:
@@ -345,6 +346,7 @@ def _entry(number: int, agent: str) -> Entry:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.sampled(4)
 def test_nothing_counts_as_known_that_another_process_wrote(seed: int) -> None:
     """Entries of this process and of others, acknowledged and read in any order: one that was not read is never missed.
 

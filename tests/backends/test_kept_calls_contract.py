@@ -67,9 +67,7 @@ def desk(request: pytest.FixtureRequest, store_path: Path, clock: Clock) -> Iter
     elif request.param == "sqlite":
         yield Desk(SqliteKeptCalls(store_path / "state" / "kept.sqlite", secret, clock), clock)
     else:
-        from postgres_server import fresh
-
-        database = Database(fresh())
+        database = Database(request.getfixturevalue("postgres"))
         yield Desk(PostgresKeptCalls(database, Node(generated_key()), everybody, clock, ALIVE), clock, database)
         database.close()
 

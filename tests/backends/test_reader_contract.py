@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backends.postgres.team_ledger import START_TIME, Team, call, entry
+from backends.postgres.signed_ledger import START_TIME, SignedLedger, call, entry
 from licet.assemble.ledger import evidence_pack
 from licet.backends.ledger.reader import LedgerReader
 from licet.backends.ledger.writer import SqliteLedger
@@ -135,7 +135,7 @@ def test_both_readers_have_the_same_bytes(files: Path, moved: tuple[Database, Pa
 
 
 def test_a_reader_reads_one_snapshot_and_knows_what_waits(postgres: str, tmp_path: Path) -> None:
-    team = Team(postgres, tmp_path)
+    team = SignedLedger(postgres, tmp_path)
     team.write(*call(1))
     team.place()
     with PostgresReader(team.database, team.keys) as reader:
@@ -157,7 +157,7 @@ def test_a_reader_reads_one_snapshot_and_knows_what_waits(postgres: str, tmp_pat
 def test_a_reader_says_what_is_wrong(postgres: str, tmp_path: Path) -> None:
     with pytest.raises(LedgerUnavailable, match=r"cannot be reached|does not exist"):
         PostgresReader(postgres.replace("/test_", "/absent_"), str(tmp_path / "ledger"))
-    team = Team(postgres, tmp_path)
+    team = SignedLedger(postgres, tmp_path)
     with PostgresReader(team.database, team.keys) as reader:
         team.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid != pg_backend_pid()")
         with pytest.raises(LedgerUnavailable, match="cannot be"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from backends.postgres.team_ledger import call, entry
+from backends.postgres.signed_ledger import call, entry
 from command_line import enter_project, run
 from licet.assemble.states import DatabaseState, DirectoryState, State, close_databases, read_state
 from licet.core.ledger.entry import Entry

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from licet.assemble.review import state_directory
-from licet.assemble.states import LEDGER, DirectoryState, State, is_address, read_state
+from licet.assemble.states import LEDGER, DirectoryState, State, names_database, read_state
 from licet.backends.ledger.reader import LedgerReader, Progress, no_ledger, verify_ledger
 from licet.backends.secrets import check_signature, ledger_key
 from licet.core.ledger.entry import Checkpoint, Row, Unsound, read_checkpoint
@@ -57,7 +57,7 @@ class LedgerPlace(Struct, frozen=True):
     @classmethod
     def at(cls, named: Path | str) -> "LedgerPlace":
         """The ledger in a file, or at an address."""
-        if isinstance(named, str) and is_address(named):
+        if isinstance(named, str) and names_database(named):
             return cls.of(read_state(named))
         return cls(str(named), os.path.splitext(named)[0])
 
@@ -70,7 +70,7 @@ class LedgerPlace(Struct, frozen=True):
 
     @property
     def is_remote(self) -> bool:
-        return is_address(self.path)
+        return names_database(self.path)
 
     @property
     def shown(self) -> str:

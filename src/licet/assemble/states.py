@@ -244,14 +244,14 @@ def state_at(place: Place) -> State:
     return DirectoryState(place) if isinstance(place, Path) else place
 
 
-def is_address(text: str) -> bool:
+def names_database(text: str) -> bool:
     """Whether a text is the address of a database, and not a directory."""
     return text.startswith(_SCHEMES)
 
 
 def read_state(text: str, directory: Path | None = None) -> State:
     """Read a state from text: an address, or a directory. Raises `BadState`; `NoHome` if there is no place for keys."""
-    if not is_address(text):
+    if not names_database(text):
         # An address with a slash too few names no directory either: calls would run, and no other node would know.
         if (found := _SCHEME.match(text)) is not None:
             raise BadState(f"`{found[0]}` is no state: expected a directory, or postgresql://USER@HOST/NAME")

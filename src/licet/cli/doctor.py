@@ -28,7 +28,7 @@ from licet.wasm.cache import on_linux, wasmtime_version
 from licet.wasm.python.build import BuildFailed, kept_runner
 
 if TYPE_CHECKING:
-    from licet.backends.postgres.health import Finding
+    from licet.backends.postgres.health import Check
 
 _WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native")
 _WASM_DEGRADED = (
@@ -63,7 +63,7 @@ class _Health(Struct, frozen=True):
     """What a look at a state in a database has found."""
 
     state: str
-    checks: Sequence["Finding"]
+    checks: Sequence["Check"]
 
     @property
     def is_broken(self) -> bool:
@@ -79,30 +79,30 @@ def _health(state: State | None) -> _Health | None:
     return _Health(state.shown, checks)
 
 
-def _of_node(state: DatabaseState) -> Iterator["Finding"]:
+def _of_node(state: DatabaseState) -> Iterator["Check"]:
     """What this machine is to the state. A look begins no ledger, makes no key, and pins none."""
-    from licet.backends.postgres.health import Finding
+    from licet.backends.postgres.health import Check
     from licet.backends.postgres.node_keys import KEY_FILE
 
     if not (state.directory / KEY_FILE).exists():
-        yield Finding("node", "yes", "this machine is no node of it yet: its first call makes a key, to be enrolled")
+        yield Check("node", "yes", "this machine is no node of it yet: its first call makes a key, to be enrolled")
         return
     try:
         node = state.node
         is_enrolled = asyncio.run(state.ledger().enrolled.check(node.public))
         frozen = asyncio.run(state.freezes().view())
     except (LedgerUnavailable, Unavailable) as wrong:
-        yield Finding("node", "no", str(wrong))
+        yield Check("node", "no", str(wrong))
         return
     if is_enrolled:
-        yield Finding("node", "yes", f"this machine is enrolled: {node.public}")
+        yield Check("node", "yes", f"this machine is enrolled: {node.public}")
     else:
         fix = f"an operator runs `licet state enrol {node.public} --key FILE`"
-        yield Finding("node", "no", f"this machine is not enrolled: {node.public}", fix)
+        yield Check("node", "no", f"this machine is not enrolled: {node.public}", fix)
     for one in frozen.freezes:
         limits = [f"{name} {value}" for name, value in (("agent", one.fact.agent), ("tool", one.fact.tool)) if value]
         text = f"calls{' of ' if limits else ''}{' and '.join(limits)} are frozen: {one.fact.why or 'no reason given'}"
-        yield Finding("freeze", "degraded", text, "`licet thaw` ends it")
+        yield Check("freeze", "degraded", text, "`licet thaw` ends it")
 
 
 def _show_health(health: _Health | None) -> Table | None:

@@ -9,7 +9,7 @@ from licet.assemble.states import FreezeStore, LedgerStore, State
 from licet.backends.memory import SystemClock
 from licet.cli.options import Command, json_option, state_here
 from licet.cli.output import fail, print_report, show
-from licet.cli.session import state_option
+from licet.cli.session import calls_state_option
 from licet.core.ledger.state_acts import StateAct, StateView
 from licet.guard.freezing import freeze_act, freeze_state
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -31,7 +31,7 @@ def target_options(command: Command) -> Command:
 @target_options
 @click.option("--why", metavar="TEXT", help="The reason; refusals and the ledger have it.")
 @click.option("--list", "listing", is_flag=True, help="List what is frozen, and freeze nothing.")
-@state_option
+@calls_state_option
 @json_option
 @click.pass_context
 def command(

@@ -28,7 +28,7 @@ from licet.assemble.states import (
     DirectoryState,
     State,
     environment_state,
-    is_address,
+    names_database,
     read_state,
 )
 from licet.cli.output import (
@@ -85,7 +85,7 @@ class _Place(click.ParamType[Path | str]):
     name = "place"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path | str:
-        return value if isinstance(value, str) and is_address(value) else FILE.convert(value, param, ctx)
+        return value if isinstance(value, str) and names_database(value) else FILE.convert(value, param, ctx)
 
 
 PLACE = _Place()
@@ -246,7 +246,7 @@ class _State(click.ParamType):  # type: ignore[type-arg]
         if not isinstance(value, str):
             return value
         try:
-            if is_address(value):
+            if names_database(value):
                 return read_state(value)
             read_state(value)  # refuses the address of another kind of database
         except BadState as wrong:

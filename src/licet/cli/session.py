@@ -19,7 +19,7 @@ from licet.core.ledger.entry import NODES_SESSION, STATE_SESSION, Row, Unsound, 
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.guard.session_end import end_stored_session, is_ended, session_end_entry
 
-state_option = state_of_manifest("The state of the calls.  [default: for this directory, below $XDG_STATE_HOME]")
+calls_state_option = state_of_manifest("The state of the calls.  [default: for this directory, below $XDG_STATE_HOME]")
 
 
 class _Session(Struct, frozen=True):
@@ -56,7 +56,7 @@ def command(ctx: click.Context) -> None:
 
 @command.command(name="list")
 @click.option("--all", "every", is_flag=True, help="Also list the sessions that have ended.")
-@state_option
+@calls_state_option
 @json_option
 def list_command(every: bool = False, state: State | None = None) -> None:
     """List the sessions that are open, the one with the newest call first."""
@@ -78,7 +78,7 @@ def _show(found: list[_Session]) -> None:
 @click.argument("session", metavar="ID")
 @click.option("--agent", metavar="NAME", help="The agent of the session, if several agents have one with this id.")
 @click.option("--purpose", metavar="TEXT", help="Why it is ended; the ledger keeps it.")
-@state_option
+@calls_state_option
 @json_option
 def end_command(session: str, agent: str | None, purpose: str | None, state: State | None) -> None:
     """End a session: its storage is deleted, and its later calls are refused.

@@ -13,7 +13,7 @@ from licet.backends.secrets import BadKey, make_key, read_approver_key
 from licet.cli.freeze import document, show_freezes, stores
 from licet.cli.options import FILE, json_option, state_here
 from licet.cli.output import fail, print_report, show
-from licet.cli.session import state_option
+from licet.cli.session import calls_state_option
 from licet.cli.state_move import command as move_command
 from licet.cli.state_nodes import dismiss_command, enrol_command, nodes_command
 from licet.guard.freezing import ActRefused
@@ -53,7 +53,7 @@ def command(ctx: click.Context) -> None:
     help="A public key of an operator, `ed25519:…`, or a file that has it. May be given several times.",
 )
 @click.option("--key", metavar="FILE", type=FILE, help="The private key of a present operator, to change the keys.")
-@state_option
+@calls_state_option
 @json_option
 def init_command(operators: tuple[str, ...], key: Path | None, state: State | None) -> None:
     """Set the keys of the operators of a state.
@@ -114,7 +114,7 @@ def key_command(file: Path, public: bool) -> None:
 
 
 @command.command(name="show")
-@state_option
+@calls_state_option
 @json_option
 def show_command(state: State | None = None) -> None:
     """Show where a state is, its operators, and what is frozen."""

@@ -11,7 +11,7 @@ from licet.assemble.states import DatabaseState, State
 from licet.backends.secrets import BadKey, SigningKey, read_approver_key
 from licet.cli.options import FILE, json_option
 from licet.cli.output import fail, print_report, show
-from licet.cli.session import state_option
+from licet.cli.session import calls_state_option
 from licet.core.values import key_bytes
 from licet.guard.ports import LedgerUnavailable, Unavailable
 
@@ -23,7 +23,7 @@ key_option = click.option("--key", metavar="FILE", type=FILE, help="The private 
 @click.command(name="enrol")
 @click.argument("node", metavar="KEY")
 @key_option
-@state_option
+@calls_state_option
 @json_option
 def enrol_command(node: str, key: Path | None, state: State | None) -> None:
     """Let a node write to a state that many nodes share. KEY is its public key, which its refusals name.
@@ -40,7 +40,7 @@ def enrol_command(node: str, key: Path | None, state: State | None) -> None:
 @click.command(name="dismiss")
 @click.argument("node", metavar="KEY")
 @key_option
-@state_option
+@calls_state_option
 @json_option
 def dismiss_command(node: str, key: Path | None, state: State | None) -> None:
     """Let a node write no more. What it wrote before still counts. Signed as in `licet state enrol`.
@@ -66,7 +66,7 @@ def _change(node: str, key: Path | None, state: State | None, *, enrols: bool) -
 
 
 @click.command(name="nodes")
-@state_option
+@calls_state_option
 @json_option
 def nodes_command(state: State | None) -> None:
     """List the nodes of a state: those that may write, and those that were dismissed.

@@ -11,7 +11,7 @@ from licet.backends.secrets import BadKey, SigningKey, read_approver_key
 from licet.cli.freeze import stores
 from licet.cli.options import FILE, json_option
 from licet.cli.output import fail, print_report, show
-from licet.cli.session import state_option
+from licet.cli.session import calls_state_option
 from licet.core.ledger.state_acts import StateAct
 from licet.guard.freezing import ActRefused, keep_act, thaw_act
 from licet.guard.ports import LedgerUnavailable, Unavailable
@@ -21,7 +21,7 @@ from licet.guard.ports import LedgerUnavailable, Unavailable
 @click.argument("ids", metavar="[ID]…", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="End every freeze of the state.")
 @click.option("--key", metavar="FILE", type=FILE, help="The private key of an operator of the state.")
-@state_option
+@calls_state_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, ids: tuple[str, ...], every: bool, key: Path | None, state: State | None) -> None:

@@ -25,7 +25,6 @@ from licet.core.ledger.verify import Outcome, verify
 from licet.core.values import data_digest
 from licet.guard.bind import BoundContext, parts_of
 from licet.guard.ports import Answered
-from postgres_server import fresh
 
 SECRET = "hunter2-and-some-more"
 
@@ -73,7 +72,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Kept]:
         yield Kept(MemoryLedger())
         return
     if request.param == "postgres":
-        nodes = Team(fresh(), tmp_path / "nodes")
+        nodes = Team(request.getfixturevalue("postgres"), tmp_path / "nodes")
         yield Kept(nodes.stranger(), nodes)
         nodes.close()
         return

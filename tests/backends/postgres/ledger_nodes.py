@@ -5,15 +5,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 
 from licet.backends.postgres.database import Database
 from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_ledger import PostgresLedger
-from licet.backends.secrets import check_signature
+from licet.backends.secrets import check_signature, generated_key
 from licet.core.ledger.entry import Checkpoint, Entry, Row
 from licet.core.ledger.verify import Outcome, verify
+from postgres_server import server
 
 ROWS = """
 SELECT number, id, kind, agent, session, sequence, tool, verdict, time, entries.hash, body
@@ -70,6 +72,32 @@ class Team:
     def close(self) -> None:
         for one in self.nodes:
             one.close()
+        for database in self.databases:
+            database.close()
+
+
+class StoreNodes:
+    """Nodes of one state for tests of other stores: which of them are enrolled is said here, and by no ledger."""
+
+    def __init__(self, url: str) -> None:
+        self.url, self.enrolled, self.databases = url, set[str](), list[Database]()
+
+    def node(self, *, is_enrolled: bool = True) -> tuple[Database, Node]:
+        """Another node, with connections of its own."""
+        node = Node(generated_key())
+        if is_enrolled:
+            self.enrolled.add(node.public)
+        self.databases.append(Database(self.url))
+        return self.databases[-1], node
+
+    async def is_enrolled(self, public: str) -> bool:
+        return public in self.enrolled
+
+    async def sql(self, *statements: str) -> Any:
+        """Run statements as the administrator; the value that the last one returns."""
+        return await server().sql(*statements, database=urlsplit(self.url).path.removeprefix("/"))
+
+    def close(self) -> None:
         for database in self.databases:
             database.close()
 

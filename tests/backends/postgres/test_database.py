@@ -123,7 +123,10 @@ async def test_a_call_that_gave_up_does_not_stop_the_others(postgres: str) -> No
 
 @pytest.mark.parametrize("way", ["once", "lane"])
 @in_loop
-async def test_who_waits_when_a_state_is_closed_is_told(postgres: str, way: str) -> None:
+async def test_who_waits_when_a_state_is_closed_is_told(
+    postgres: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("licet.backends.postgres.database.CLOSE_SECONDS", 0.5)
     begun = threading.Event()
 
     async def act(connection: Connection, items: Sequence[int]) -> Sequence[int]:

@@ -2,19 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
+from backends.postgres.ledger_nodes import StoreNodes
+from backends.postgres.test_database import in_loop
 from licet.assemble.operators import set_operators
 from licet.backends.memory import MemoryLedger
 from licet.backends.postgres.address import Connection
-from licet.backends.postgres.database import Database
 from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_freezes import PostgresFreezes
 from licet.backends.secrets import generated_key
@@ -28,34 +28,15 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ANNA = generated_key()
 
 
-def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """Run a test in an event loop of its own."""
+class FreezingNodes(StoreNodes):
+    """Nodes with one ledger."""
 
-    @wraps(test)
-    def run(**given: Any) -> None:
-        asyncio.run(asyncio.wait_for(test(**given), 30))
+    def __init__(self, url: str, place: Path) -> None:
+        super().__init__(url)
+        self.place, self.ledger = place, MemoryLedger()
 
-    return run
-
-
-class Team:
-    """Nodes on one database, with one ledger."""
-
-    def __init__(self, address: str, place: Path) -> None:
-        self.address, self.place, self.ledger = address, place, MemoryLedger()
-        self.databases: list[Database] = []
-        self.enrolled: set[str] = set()
-
-    def node(self, *, enrolled: bool = True) -> PostgresFreezes:
-        node = Node(generated_key())
-        if enrolled:
-            self.enrolled.add(node.public)
-        database = Database(self.address)
-        self.databases.append(database)
-        return PostgresFreezes(database, node, self.is_enrolled, self.place, self.recorded)
-
-    async def is_enrolled(self, public: str) -> bool:
-        return public in self.enrolled
+    def freezes(self, *, is_enrolled: bool = True) -> PostgresFreezes:
+        return PostgresFreezes(*self.node(is_enrolled=is_enrolled), self.is_enrolled, self.place, self.recorded)
 
     async def recorded(self) -> Sequence[Entry]:
         return await self.ledger.entries_of(STATE_AGENT, STATE_SESSION)
@@ -65,12 +46,6 @@ class Team:
         await freeze_state(freezes, self.ledger, act)
         return act
 
-    async def sql(self, query: str, *values: object) -> None:
-        async def act(connection: Connection) -> None:
-            await connection.execute(query, *values)
-
-        await self.databases[0].once(act)
-
 
 async def begin(freezes: PostgresFreezes) -> str:
     """As the begin of a call."""
@@ -79,16 +54,15 @@ async def begin(freezes: PostgresFreezes) -> str:
 
 
 @pytest.fixture
-def team(postgres: str, tmp_path: Path) -> Iterator[Team]:
-    made = Team(postgres, tmp_path)
+def team(postgres: str, tmp_path: Path) -> Iterator[FreezingNodes]:
+    made = FreezingNodes(postgres, tmp_path)
     yield made
-    for one in made.databases:
-        one.close()
+    made.close()
 
 
 @in_loop
-async def test_a_freeze_is_known_to_a_call_that_begins_later_and_soon_to_those_that_run(team: Team) -> None:
-    one, two = team.node(), team.node()
+async def test_a_freeze_is_known_to_a_call_that_begins_later_and_soon_to_those_that_run(team: FreezingNodes) -> None:
+    one, two = team.freezes(), team.freezes()
     assert await begin(two) == two.frozen("a", "t") == ""
     await asyncio.sleep(0.1)  # it listens
     act = await team.freeze(one)
@@ -96,15 +70,15 @@ async def test_a_freeze_is_known_to_a_call_that_begins_later_and_soon_to_those_t
     while not two.frozen("a", "t"):
         assert time.monotonic() - returned < 0.7
         await asyncio.sleep(0.01)
-    three = team.node()
+    three = team.freezes()
     assert three.frozen("a", "t") == await begin(three) == "stop"
     await keep_act(one, team.ledger, thaw_act((act.id,), NOW, await one.view(), "test", None))
-    assert await begin(team.node()) == ""
+    assert await begin(team.freezes()) == ""
 
 
 @in_loop
-async def test_a_freeze_waits_for_openings_that_are_under_way(team: Team) -> None:
-    one, two = team.node(), team.node()
+async def test_a_freeze_waits_for_openings_that_are_under_way(team: FreezingNodes) -> None:
+    one, two = team.freezes(), team.freezes()
     await two.look_up("a", "t")
     done: list[str] = []
 
@@ -123,8 +97,8 @@ async def test_a_freeze_waits_for_openings_that_are_under_way(team: Team) -> Non
 
 
 @in_loop
-async def test_a_node_hears_of_a_freeze_after_the_time_of_its_first_call(team: Team) -> None:
-    one, two = team.node(), team.node()
+async def test_a_node_hears_of_a_freeze_after_the_time_of_its_first_call(team: FreezingNodes) -> None:
+    one, two = team.freezes(), team.freezes()
     first = CURRENT.set(StoreDeadline(0.3))
     assert await begin(two) == ""
     CURRENT.reset(first)
@@ -137,23 +111,23 @@ async def test_a_node_hears_of_a_freeze_after_the_time_of_its_first_call(team: T
 
 
 @in_loop
-async def test_a_freeze_is_in_force_although_somebody_holds_its_lock(team: Team) -> None:
-    one, two = team.node(), team.node()
+async def test_a_freeze_is_in_force_although_somebody_holds_its_lock(team: FreezingNodes) -> None:
+    one, two = team.freezes(), team.freezes()
     assert await begin(two) == ""
-    holder = await asyncpg.connect(team.address)
+    holder = await asyncpg.connect(team.url)
     await holder.execute("SELECT pg_advisory_lock_shared(licet.freeze_lock())")
     CURRENT.set(StoreDeadline(1))
     with pytest.raises(Unavailable, match="is in force, and a call that was beginning at that moment may have begun"):
         await team.freeze(one)
     CURRENT.set(None)
-    assert await begin(two) == await begin(team.node()) == "stop"
+    assert await begin(two) == await begin(team.freezes()) == "stop"
     await holder.close()
 
 
 @in_loop
-async def test_notifications_without_number_are_one_look(team: Team) -> None:
+async def test_notifications_without_number_are_one_look(team: FreezingNodes) -> None:
     """Whoever may connect can notify: thousands of looks would hold up every call."""
-    one = team.node()
+    one = team.freezes()
     assert await begin(one) == ""
     await asyncio.sleep(0.2)  # it listens
     looks = 0
@@ -175,8 +149,8 @@ async def test_notifications_without_number_are_one_look(team: Team) -> None:
 
 
 @in_loop
-async def test_a_freeze_that_the_database_drops_has_not_returned(team: Team) -> None:
-    one = team.node()
+async def test_a_freeze_that_the_database_drops_has_not_returned(team: FreezingNodes) -> None:
+    one = team.freezes()
     assert await begin(one) == ""
     await team.sql("CREATE FUNCTION public.f() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
     await team.sql("CREATE TRIGGER q BEFORE INSERT ON licet.state_acts FOR EACH ROW EXECUTE FUNCTION public.f()")
@@ -187,8 +161,8 @@ async def test_a_freeze_that_the_database_drops_has_not_returned(team: Team) -> 
 @pytest.mark.parametrize("column", ["body", "node", "signature"])
 @pytest.mark.parametrize("value", ["NULL", "text"])
 @in_loop
-async def test_a_column_that_was_changed_is_no_act(team: Team, column: str, value: str) -> None:
-    one = team.node()
+async def test_a_column_that_was_changed_is_no_act(team: FreezingNodes, column: str, value: str) -> None:
+    one = team.freezes()
     act = await team.freeze(one)
     change = {
         "NULL": f"ALTER COLUMN {column} DROP NOT NULL, ALTER COLUMN {column} TYPE bytea USING NULL",
@@ -197,68 +171,69 @@ async def test_a_column_that_was_changed_is_no_act(team: Team, column: str, valu
         else f"ALTER COLUMN {column} TYPE text USING 'x'",
     }[value]
     await team.sql(f"ALTER TABLE licet.state_acts {change}")
-    assert (await one.view()).freezes == (await team.node().view()).freezes == (act,)  # it is in the ledger
+    assert (await one.view()).freezes == (await team.freezes().view()).freezes == (act,)  # it is in the ledger
 
 
 @in_loop
-async def test_rows_of_an_administrator_thaw_nothing(team: Team) -> None:
-    one = team.node()
+async def test_rows_of_an_administrator_thaw_nothing(team: FreezingNodes) -> None:
+    one = team.freezes()
     await set_operators(one, team.ledger, [ANNA.public], NOW)
     act = await team.freeze(one)
     forged = row_bytes(StateAct("thaw", "t-1", "now", StateFact(about=(act.id,))))
     stranger = Node(generated_key())
     signature = stranger.sign("state act", forged)
-    await team.sql(
+    query, *values = (
         "SELECT licet.add_state_act('t-1', 'thaw', NULL, NULL, '', $1, $2, $3, $4)",
         [act.id],
         forged,
         stranger.public,
         signature,
     )
-    two = team.node()
+    await team.databases[0].once(lambda connection: connection.execute(query, *values))
+    two = team.freezes()
     assert two.frozen("a", "t") == await begin(two) == "stop"
     assert (await one.view()).unsound == ("thaw t-1: no enrolled node has signed it",)
     # A node that is enrolled is no operator either.
-    await team.node().add(StateAct("thaw", "t-2", "now", StateFact(about=(act.id,))))
+    await team.freezes().add(StateAct("thaw", "t-2", "now", StateFact(about=(act.id,))))
     assert two.frozen("a", "t") == "stop"
     with pytest.raises(ActRefused, match="sign with the key"):
         thaw_act((), NOW, await two.view(), "test", None)
     await team.sql("TRUNCATE licet.state_acts, licet.thawed")
-    for node in (one, two, team.node()):  # the last one finds it in the ledger
+    for node in (one, two, team.freezes()):  # the last one finds it in the ledger
         assert (await node.view()).freezes == (act,)
         assert await begin(node) == "stop"
     await keep_act(one, team.ledger, thaw_act((), NOW, await one.view(), "test", ANNA))
-    assert await begin(team.node()) == ""
+    assert await begin(team.freezes()) == ""
 
 
 @in_loop
-async def test_an_unsigned_freeze_stops_calls_is_listed_and_ends_as_others_do(team: Team) -> None:
-    one = team.node()
+async def test_an_unsigned_freeze_stops_calls_is_listed_and_ends_as_others_do(team: FreezingNodes) -> None:
+    one = team.freezes()
     await set_operators(one, team.ledger, [ANNA.public], NOW)
     assert await begin(one) == ""
     act = freeze_act(NOW, "of a stranger", "test")
-    await team.node(enrolled=False).add(act)
+    await team.freezes(is_enrolled=False).add(act)
     assert await begin(one) == "no enrolled node has signed this freeze"
     assert [found.id for found in (await one.view()).freezes] == [act.id]
     await keep_act(one, team.ledger, thaw_act((), NOW, await one.view(), "test", ANNA))
-    for node in (one, team.node()):
+    for node in (one, team.freezes()):
         assert await begin(node) == ""
         assert (await node.view()).freezes == ()
 
 
 @in_loop
-async def test_a_freeze_of_a_node_that_does_not_know_the_operators_is_in_force(team: Team) -> None:
-    await set_operators(one := team.node(), team.ledger, [ANNA.public], NOW)
+async def test_a_freeze_of_a_node_that_does_not_know_the_operators_is_in_force(team: FreezingNodes) -> None:
+    await set_operators(one := team.freezes(), team.ledger, [ANNA.public], NOW)
     known, team.place = team.place, team.place / "other"
     team.place.mkdir()
-    await team.freeze(team.node())
+    await team.freeze(team.freezes())
     team.place = known
     assert await begin(one) == "stop"
 
 
 @in_loop
-async def test_a_freeze_that_cannot_be_read_stops_calls_and_is_named(team: Team) -> None:
-    one = team.node()
+async def test_a_freeze_that_cannot_be_read_stops_calls_and_is_named(team: FreezingNodes) -> None:
+    one = team.freezes()
     assert await begin(one) == ""
     await team.sql("SELECT licet.add_state_act('f-1', 'freeze', NULL, NULL, 'stop', '{}', '', '', '')")
     with pytest.raises(Unavailable, match="no enrolled node has signed that"):
@@ -266,11 +241,11 @@ async def test_a_freeze_that_cannot_be_read_stops_calls_and_is_named(team: Team)
 
 
 @in_loop
-async def test_a_node_without_pinned_keys_is_not_used(team: Team) -> None:
-    await set_operators(team.node(), team.ledger, [ANNA.public], NOW)
+async def test_a_node_without_pinned_keys_is_not_used(team: FreezingNodes) -> None:
+    await set_operators(team.freezes(), team.ledger, [ANNA.public], NOW)
     team.place = team.place / "other"
     team.place.mkdir()
-    two = team.node()
+    two = team.freezes()
     for _ in range(2):
         with pytest.raises(Unavailable, match=r"operators\.json with their keys is missing"):
             two.frozen("a", "t")
@@ -279,8 +254,8 @@ async def test_a_node_without_pinned_keys_is_not_used(team: Team) -> None:
 
 
 @in_loop
-async def test_the_runtime_role_changes_no_act(team: Team) -> None:
-    await team.freeze(team.node())
+async def test_the_runtime_role_changes_no_act(team: FreezingNodes) -> None:
+    await team.freeze(team.freezes())
     for change in ("DELETE FROM licet.state_acts", "UPDATE licet.state_acts SET why = ''", "DELETE FROM licet.thawed"):
 
         async def act(connection: Connection, change: str = change) -> None:

@@ -15,7 +15,7 @@ from command_line import enter_project, run
 from licet.assemble.states import DatabaseState, close_databases, read_state
 from licet.backends.memory import SystemClock
 from licet.backends.postgres import health
-from licet.backends.postgres.health import Finding, health_of
+from licet.backends.postgres.health import Check, health_of
 from licet.backends.postgres.sequencer import SEQUENCER_LOCK
 from licet.cli import doctor
 from licet.guard.freezing import freeze_act, freeze_state
@@ -33,7 +33,7 @@ def state(postgres: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     close_databases()
 
 
-def seen(state: DatabaseState, about: str) -> list[Finding]:
+def seen(state: DatabaseState, about: str) -> list[Check]:
     return [one for one in health_of(state.database) if one.about == about]
 
 
@@ -85,7 +85,7 @@ def test_a_forgotten_transaction_is_named(state: DatabaseState, monkeypatch: pyt
     asyncio.run(state.ledger().record(entry("r1")))
     assert seen(state, "order") == []
 
-    async def play() -> tuple[str, list[Finding], list[Finding]]:
+    async def play() -> tuple[str, list[Check], list[Check]]:
         async with forgotten(state, kind) as name:
             await state.ledger().record(entry("r2"))
             return name, await asyncio.to_thread(seen, state, "order"), await asyncio.to_thread(seen, state, "ledger")
@@ -108,7 +108,7 @@ def test_a_forgotten_transaction_is_named(state: DatabaseState, monkeypatch: pyt
 def test_who_keeps_a_lock_of_licet_is_named(state: DatabaseState, lock: str) -> None:
     asyncio.run(state.ledger().record(entry("r1")))
 
-    async def play() -> tuple[str, list[Finding]]:
+    async def play() -> tuple[str, list[Check]]:
         connection = await _connected(state)
         await connection.execute(f"SELECT pg_advisory_lock_shared({lock})")
         await asyncio.sleep(1.2)
@@ -129,7 +129,7 @@ def test_a_user_with_the_least_rights_sees_whose_transaction_it_is(state: Databa
     assert isinstance(least, DatabaseState)
     asyncio.run(state.ledger().record(entry("r1")))
 
-    async def play() -> Mapping[str, Finding]:
+    async def play() -> Mapping[str, Check]:
         async with forgotten(state, "connection"):
             await state.ledger().record(entry("r2"))
             return {one.about: one for one in await asyncio.to_thread(health_of, least.database)}

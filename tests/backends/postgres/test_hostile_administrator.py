@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from backends.postgres.team_ledger import Team, call, entry, filled
+from backends.postgres.signed_ledger import SignedLedger, call, entry, filled
 from licet.backends.postgres.node_keys import Node, node_entry
 from licet.backends.postgres.postgres_ledger import PostgresLedger
 from licet.backends.secrets import generated_key
@@ -25,14 +25,14 @@ from licet.core.ledger.entry import Entry, link, read_entry, time_text
 from licet.core.ledger.merkle import leaf_hash
 from licet.guard.deadlines import CURRENT, StoreDeadline
 from licet.guard.ports import LedgerUnavailable, Unavailable
-from postgres_server import fresh
+from postgres_server import fresh, give_back
 
 
 class Case(Struct, frozen=True):
     """What an administrator does, how the database shows that it worked, and what is then found."""
 
     name: str
-    does: Callable[[Team], object]
+    does: Callable[[SignedLedger], object]
     worked: str  # a query that returns true
     kind: str  # of the finding
     number: int
@@ -41,7 +41,7 @@ class Case(Struct, frozen=True):
     heals: bool = False  # the next head has it right again
 
 
-def _another_body(team: Team) -> None:
+def _another_body(team: SignedLedger) -> None:
     """A receipt says another tool, and its hashes are computed again, at its place too."""
     (found,) = team.sql("SELECT body FROM licet.entries WHERE agent = 'agent' AND session = 's-1' AND sequence = 2")
     body = found[0].replace(b'"tool":"add"', b'"tool":"rob"')
@@ -50,7 +50,7 @@ def _another_body(team: Team) -> None:
     team.sql(f"UPDATE licet.places SET hash = $1 WHERE {own}", leaf_hash(body))
 
 
-def _insert(team: Team, batch: bytes, number: int = 9) -> None:
+def _insert(team: SignedLedger, batch: bytes, number: int = 9) -> None:
     """An own entry, which links to the end of its session, at the next place."""
     tail = team.tails["agent", "s-1"]
     row = link(entry("decision", number), team.ledger, 9, tail, time_text(team.moment))
@@ -62,26 +62,26 @@ def _insert(team: Team, batch: bytes, number: int = 9) -> None:
     )  # fmt: skip
 
 
-def _insert_placed(team: Team) -> None:
+def _insert_placed(team: SignedLedger) -> None:
     _insert(team, b"none")
     team.sql(
         "INSERT INTO licet.places SELECT 9, hash, agent, session, sequence FROM licet.entries WHERE batch = 'none'"
     )
 
 
-def _insert_with_copied_signature(team: Team) -> None:
+def _insert_with_copied_signature(team: SignedLedger) -> None:
     (batch,) = team.sql("SELECT id FROM licet.batches LIMIT 1")
     _insert(team, batch[0])
 
 
-def _insert_into_batch(team: Team) -> None:
+def _insert_into_batch(team: SignedLedger) -> None:
     """The batch of another entry gets the hash of the own one, and its signature stays."""
     _insert_with_copied_signature(team)
     team.sql("UPDATE licet.batches SET hashes = hashes || (SELECT hash FROM licet.entries WHERE id = 'r-s-1-9') "
              "WHERE id = (SELECT batch FROM licet.entries WHERE id = 'r-s-1-9')")  # fmt: skip
 
 
-def _second_sequencer(team: Team) -> None:
+def _second_sequencer(team: SignedLedger) -> None:
     team.write(*call(4))
     other = generated_key()
     for number, row in enumerate(team.waiting, team.frontier.size + 1):
@@ -90,7 +90,7 @@ def _second_sequencer(team: Team) -> None:
     team.sign(other, remember=False)
 
 
-def _backup(team: Team) -> None:
+def _backup(team: SignedLedger) -> None:
     """All that is newer than the first head is gone, as if yesterday's backup were restored."""
     team.sql("DELETE FROM licet.entries WHERE (agent, session, sequence) IN "
              "(SELECT agent, session, sequence FROM licet.places WHERE number > 6)")  # fmt: skip
@@ -98,27 +98,27 @@ def _backup(team: Team) -> None:
     team.sql("DELETE FROM licet.heads WHERE size > 6")
 
 
-def _stranger(team: Team) -> Node:
+def _stranger(team: SignedLedger) -> Node:
     return Node.of(team.folder / "stranger")
 
 
-def _insert_signed_by_a_stranger(team: Team) -> None:
+def _insert_signed_by_a_stranger(team: SignedLedger) -> None:
     team.write(entry("decision", 9), node=_stranger(team))
 
 
-def _place_what_a_stranger_signed(team: Team) -> None:
+def _place_what_a_stranger_signed(team: SignedLedger) -> None:
     """Even if a sequencer had been deceived."""
     _insert_signed_by_a_stranger(team)
     team.place()
 
 
-def _enrol_a_stranger(team: Team) -> None:
+def _enrol_a_stranger(team: SignedLedger) -> None:
     """An enrolment that is signed with an own key, in a batch that the stranger has signed."""
     stranger = _stranger(team)
     team.write(team.enrolment(stranger, generated_key()), entry("decision", 9), node=stranger)
 
 
-def _enrol_with_the_key_of_the_ledger(team: Team) -> None:
+def _enrol_with_the_key_of_the_ledger(team: SignedLedger) -> None:
     """Operators enrol, and somebody who has taken over the node with the key of the ledger goes on with that."""
     anna = generated_key()
     team.write(node_entry("operators", [anna.public], team.ledger, team.key, team.moment))
@@ -128,7 +128,7 @@ def _enrol_with_the_key_of_the_ledger(team: Team) -> None:
     team.write(team.enrolment(_stranger(team)))
 
 
-def _repeat_an_enrolment(team: Team) -> None:
+def _repeat_an_enrolment(team: SignedLedger) -> None:
     """The act that enrolled a node is written once more, after that node was dismissed."""
     first = read_entry(team.sql("SELECT body FROM licet.entries WHERE kind = 'enrolment' AND sequence = 2")[0][0])
     team.write(node_entry("dismissal", [team.nodes[1].public], team.ledger, team.key, team.moment))
@@ -137,7 +137,7 @@ def _repeat_an_enrolment(team: Team) -> None:
     team.write(Entry(**{**fields, "id": "n-again"}), node=1)
 
 
-def _swap_the_key_of_a_node(team: Team) -> None:
+def _swap_the_key_of_a_node(team: SignedLedger) -> None:
     """The enrolment of a node names another one, and its hashes are computed again."""
     own, other = team.nodes[1].public, _stranger(team).public
     (found,) = team.sql("SELECT body FROM licet.entries WHERE kind = 'enrolment' AND sequence = 2")
@@ -147,19 +147,19 @@ def _swap_the_key_of_a_node(team: Team) -> None:
     team.sql("UPDATE licet.places SET hash = $1 WHERE number = 2", leaf_hash(body))
 
 
-def _hold_back(team: Team) -> None:
+def _hold_back(team: SignedLedger) -> None:
     """The sequencer is told that every transaction so far has its places."""
     team.write(*call(4))
     team.sql("UPDATE licet.heads SET below = '999999999' WHERE size = 8")
 
 
-def _delete_from_a_chain_without_places(team: Team) -> None:
+def _delete_from_a_chain_without_places(team: SignedLedger) -> None:
     team.write(*call(4))
     team.sql("DELETE FROM licet.entries WHERE id = 'r-s-1-4' AND kind = 'decision'")
 
 
-def _sql(*statements: str) -> Callable[[Team], object]:
-    def does(team: Team) -> None:
+def _sql(*statements: str) -> Callable[[SignedLedger], object]:
+    def does(team: SignedLedger) -> None:
         for statement in statements:
             team.sql(statement)
 
@@ -259,7 +259,7 @@ CASES = (
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Team:
+def written(tmp_path_factory: pytest.TempPathFactory) -> SignedLedger:
     """A ledger that every test gets a copy of."""
     team = filled(fresh(), tmp_path_factory.mktemp("written"))
     assert team.verify().ok
@@ -268,14 +268,16 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Team:
 
 
 @pytest.fixture
-def team(written: Team, tmp_path: Path) -> Iterator[Team]:
+def team(written: SignedLedger, tmp_path: Path) -> Iterator[SignedLedger]:
     team = written.copied(tmp_path)
     yield team
     team.close()
+    give_back(team.address)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_an_administrator_does_is_located(team: Team, case: Case) -> None:
+@pytest.mark.sampled(16)
+def test_what_an_administrator_does_is_located(team: SignedLedger, case: Case) -> None:
     case.does(team)
     assert team.sql(case.worked)[0][0], "it does not work, so there is nothing to find"
     finding = team.verify().finding
@@ -287,7 +289,7 @@ def test_what_an_administrator_does_is_located(team: Team, case: Case) -> None:
     assert team.verify().ok is case.heals
 
 
-def refusal_of_a_node(team: Team) -> str:
+def refusal_of_a_node(team: SignedLedger) -> str:
     """What a node that starts now says when it writes; empty if it can."""
     ledger = PostgresLedger(team.database, team.nodes[0], team.folder)
     deadline = CURRENT.set(StoreDeadline(1))
@@ -305,7 +307,7 @@ def refusal_of_a_node(team: Team) -> str:
 # What is harmless, or cannot be noticed -------------------------------------------------------------------------------
 
 
-def test_a_deleted_end_that_has_no_place_yet_is_noticed_by_the_node_that_wrote_it(team: Team) -> None:
+def test_a_deleted_end_that_has_no_place_yet_is_noticed_by_the_node_that_wrote_it(team: SignedLedger) -> None:
     """Nothing else knows of it: a place takes at most some tenths of a second, unless a transaction is left open."""
     ledger = PostgresLedger(team.database, team.nodes[0], team.folder, sequences=False)
     asyncio.run(ledger.record(entry("decision", 9, "s-9")))

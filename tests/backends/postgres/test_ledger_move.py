@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.postgres.team_ledger import call, entry
+from backends.postgres.signed_ledger import call, entry
 from licet.backends.ledger.reader import LedgerReader, verify_ledger
 from licet.backends.ledger.writer import SqliteLedger
 from licet.backends.postgres import ledger_move

@@ -5,51 +5,33 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
+from backends.postgres.ledger_nodes import StoreNodes
 from backends.postgres.test_database import in_loop
 from guard.questions import question
 from licet.backends.approvals.requests import CannotAnswer
 from licet.backends.approvals.waiting import WaitingApprover
 from licet.backends.postgres.address import Connection
 from licet.backends.postgres.database import Database
-from licet.backends.postgres.node_keys import Node
 from licet.backends.postgres.postgres_approvals import ANSWERS, PostgresApprovals
 from licet.backends.secrets import generated_key
 from licet.guard.ports import Answered, Unavailable
-from postgres_server import server
 
 
-class Nodes:
+class Nodes(StoreNodes):
     """Some nodes of one state, with the administrator of its database."""
 
-    def __init__(self, url: str) -> None:
-        self.url, self.name = url, urlsplit(url).path.removeprefix("/")
-        self.databases: list[Database] = []
-        self.known: list[str] = []
-
     def open(self, *, is_enrolled: bool = True, **options: Any) -> PostgresApprovals:
-        self.databases.append(Database(self.url))
-        node = Node(generated_key())
-        if is_enrolled:
-            self.known.append(node.public)
-        return PostgresApprovals(self.databases[-1], node, self.enrolled, **options)
-
-    async def enrolled(self, name: str) -> bool:
-        return name in self.known
-
-    async def sql(self, *statements: str) -> Any:
-        return await server().sql(*statements, database=self.name)
+        return PostgresApprovals(*self.node(is_enrolled=is_enrolled), self.is_enrolled, **options)
 
 
 @pytest.fixture
 def nodes(postgres: str) -> Iterator[Nodes]:
     there = Nodes(postgres)
     yield there
-    for database in there.databases:
-        database.close()
+    there.close()
 
 
 async def agreed(store: PostgresApprovals, *words: Any, **changes: Any) -> str:

@@ -360,6 +360,7 @@ SET_BACK = {
 
 
 @pytest.mark.parametrize("way", SET_BACK)
+@pytest.mark.sampled(2)
 @in_loop
 async def test_a_database_that_was_set_back_is_not_written(postgres: str, store_path: Path, way: str) -> None:
     async with team(postgres, store_path) as nodes:
@@ -430,6 +431,7 @@ FORGED = {
 
 
 @pytest.mark.parametrize("way", FORGED)
+@pytest.mark.sampled(3)
 @in_loop
 async def test_what_was_changed_in_the_database_is_not_believed(postgres: str, store_path: Path, way: str) -> None:
     async with team(postgres, store_path, sequences=False) as nodes:

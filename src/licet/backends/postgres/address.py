@@ -52,11 +52,6 @@ _OWN = ("max_head_age", "require_synchronous", "lease")
 _PARAMETERS = (*_DRIVER, "password", "sslmode", "sslrootcert", "sslcert", "sslkey", *_OWN)
 
 
-def is_address(state: str) -> bool:
-    """Whether `--state` names a database, and not a directory."""
-    return state.startswith(SCHEMES)
-
-
 def read_address(url: str) -> Address:
     """Read an address; `AddressError` says what is wrong with it."""
     try:

@@ -68,7 +68,7 @@ ORDER BY age DESC NULLS FIRST LIMIT $1
 """
 
 
-class Finding(Struct, frozen=True):
+class Check(Struct, frozen=True):
     """One thing that was looked at. `fix` is what to do about it; empty if nothing has to be done."""
 
     about: str
@@ -77,12 +77,12 @@ class Finding(Struct, frozen=True):
     fix: str = ""
 
 
-def health_of(database: Database) -> Sequence[Finding]:
+def health_of(database: Database) -> Sequence[Check]:
     """What a look at the database of a state has found; the most important first."""
     try:
         seen = look_at(database)
     except Unavailable as wrong:
-        return [Finding("server", "no", str(wrong), "start it, or correct the address: calls are refused meanwhile")]
+        return [Check("server", "no", str(wrong), "start it, or correct the address: calls are refused meanwhile")]
     found = [_server(seen), _tables(seen), *_standbys(seen, database), _pooler(seen)]
     if seen.step is None:
         return found
@@ -100,49 +100,49 @@ def health_of(database: Database) -> Sequence[Finding]:
     try:
         database.do(over_own(database, look), STATUS_SECONDS)
     except Exception as wrong:
-        return [*found, Finding("tables", "no", str(database.explained(wrong)), f"GRANT {RUNTIME} TO {seen.user}")]
+        return [*found, Check("tables", "no", str(database.explained(wrong)), f"GRANT {RUNTIME} TO {seen.user}")]
     held = _held_back(rows["open"], rows["waiting"])
     head = _head(rows["head"], rows["waiting"], database.address.max_head_age, is_held=bool(held))
     return [*found, _role(seen, rows["rights"]), _clock(before, rows["clock"], rows["after"]), head, *held]
 
 
-def _server(seen: DatabaseSeen) -> Finding:
+def _server(seen: DatabaseSeen) -> Check:
     primaries = [f"{one.host}:{one.port}" for one in seen.servers if one.is_primary]
     lost = [f"{one.host}:{one.port}: {one.problem}" for one in seen.servers if one.is_primary is None]
     text = f"{visible(seen.address)}, PostgreSQL {visible(seen.version)}, primary {', '.join(map(visible, primaries))}"
     if len(primaries) > 1:
         fix = "stop the one that was replaced: nodes that reach it write what will be lost"
-        return Finding("server", "no", f"{text}: more than one server takes writes", fix)
+        return Check("server", "no", f"{text}: more than one server takes writes", fix)
     if lost:
-        return Finding("server", "degraded", f"{text}; no answer from {visible('; '.join(lost))}", "start it again")
-    return Finding("server", "yes", text)
+        return Check("server", "degraded", f"{text}; no answer from {visible('; '.join(lost))}", "start it again")
+    return Check("server", "yes", text)
 
 
-def _tables(seen: DatabaseSeen) -> Finding:
+def _tables(seen: DatabaseSeen) -> Check:
     if seen.problem:
-        return Finding("tables", "no", seen.problem, "" if "licet db init" in seen.problem else "`licet db init`")
-    return Finding("tables", "yes", f"step {seen.step} of {seen.known}")
+        return Check("tables", "no", seen.problem, "" if "licet db init" in seen.problem else "`licet db init`")
+    return Check("tables", "yes", f"step {seen.step} of {seen.known}")
 
 
-def _standbys(seen: DatabaseSeen, database: Database) -> Sequence[Finding]:
+def _standbys(seen: DatabaseSeen, database: Database) -> Sequence[Check]:
     if seen.is_synchronous:
-        return [Finding("failover", "yes", "replication is synchronous: a failover loses nothing acknowledged")]
+        return [Check("failover", "yes", "replication is synchronous: a failover loses nothing acknowledged")]
     text = "replication is asynchronous, or there is none: a failover loses entries that were acknowledged"
     fix = "set `synchronous_standby_names`; `?require_synchronous=true` in the address refuses calls without it"
-    return [Finding("failover", "no" if database.address.require_synchronous else "degraded", text, fix)]
+    return [Check("failover", "no" if database.address.require_synchronous else "degraded", text, fix)]
 
 
-def _pooler(seen: DatabaseSeen) -> Finding:
+def _pooler(seen: DatabaseSeen) -> Check:
     if not seen.is_pooled:
-        return Finding("changes", "yes", "answers and freezes are heard of at once")
+        return Check("changes", "yes", "answers and freezes are heard of at once")
     text = "a transaction pooler stands between, and listening is deaf there: answers and freezes are polled"
-    return Finding("changes", "degraded", text, "name the server itself in the address, if they should come at once")
+    return Check("changes", "degraded", text, "name the server itself in the address, if they should come at once")
 
 
-def _role(seen: DatabaseSeen, rights: Mapping[str, Any]) -> Finding:
+def _role(seen: DatabaseSeen, rights: Mapping[str, Any]) -> Check:
     name = visible(str(rights["name"]))
     if not seen.may_run:
-        return Finding("role", "no", f"{name} lacks the role {RUNTIME}", f"GRANT {RUNTIME} TO {name}")
+        return Check("role", "no", f"{name} lacks the role {RUNTIME}", f"GRANT {RUNTIME} TO {name}")
     too_much = (
         "is a superuser"
         if rights["is_superuser"]
@@ -154,36 +154,36 @@ def _role(seen: DatabaseSeen, rights: Mapping[str, Any]) -> Finding:
     )
     if too_much:
         fix = f"connect as a user with the role {RUNTIME} alone: `licet db init --role NAME`"
-        return Finding("role", "degraded", f"{name} {too_much}, and so may every process of licet here", fix)
-    return Finding("role", "yes", f"{name} can add entries and read them, and change none")
+        return Check("role", "degraded", f"{name} {too_much}, and so may every process of licet here", fix)
+    return Check("role", "yes", f"{name} can add entries and read them, and change none")
 
 
-def _clock(before: datetime, theirs: datetime, after: datetime) -> Finding:
+def _clock(before: datetime, theirs: datetime, after: datetime) -> Check:
     """How far the clocks are apart at least: the server has read its own between two looks at this one."""
     apart = max((before - theirs).total_seconds(), (theirs - after).total_seconds(), 0.0)
     text = f"the clocks of this machine and of the server are {apart:.1f} seconds apart"
     if apart <= CLOCK_APART_SECONDS:
-        return Finding("clock", "yes", text)
+        return Check("clock", "yes", text)
     fix = "synchronise both: deadlines of approvals and ages of heads are wrong by as much"
-    return Finding("clock", "degraded", text, fix)
+    return Check("clock", "degraded", text, fix)
 
 
-def _head(head: Mapping[str, Any], waiting: Mapping[str, Any], most: int | None, *, is_held: bool) -> Finding:
+def _head(head: Mapping[str, Any], waiting: Mapping[str, Any], most: int | None, *, is_held: bool) -> Check:
     if head["size"] is None:
-        return Finding("ledger", "yes", "it has not begun: the first call begins it")
+        return Check("ledger", "yes", "it has not begun: the first call begins it")
     age, number = head["age"] or 0.0, waiting["waiting"]
     more = "at least " if number == 10_000 else ""
     entries = f"{more}{number:,} {'entry waits' if number == 1 else 'entries wait'} for a place"
     text = f"the newest head has {head['size']:,} entries, and was signed {_ago(age)} ago; {entries}"
     if not number or age <= HEAD_AGE_SECONDS:
-        return Finding("ledger", "yes", text)
+        return Check("ledger", "yes", text)
     fix = "end what holds it back, below" if is_held else "run a node that holds the key of the ledger"
     is_refused = most is not None and age > most
     refused = f"; calls are refused, since `max_head_age` is {most} seconds" if is_refused else ""
-    return Finding("ledger", "no" if is_refused else "degraded", f"{text}{refused}", fix)
+    return Check("ledger", "no" if is_refused else "degraded", f"{text}{refused}", fix)
 
 
-def _held_back(rows: Sequence[Mapping[str, Any]], waiting: Mapping[str, Any]) -> Sequence[Finding]:
+def _held_back(rows: Sequence[Mapping[str, Any]], waiting: Mapping[str, Any]) -> Sequence[Check]:
     """Transactions that are open for long: no entry of a later one gets its place, and heads age."""
     found = []
     for row in rows:
@@ -202,11 +202,9 @@ def _held_back(rows: Sequence[Mapping[str, Any]], waiting: Mapping[str, Any]) ->
             text, fix = f"process {name}{program} by {who}{state}", f"SELECT pg_terminate_backend({name})"
         if row["kind"] == "lock":
             what = f"{text} holds a lock of licet {since}: calls, freezes or places wait for it"
-            found.append(Finding("order", "degraded", what, fix))
+            found.append(Check("order", "degraded", what, fix))
             continue
-        found.append(
-            Finding("order", "degraded", f"{text} has been open {since}: it holds every later entry back", fix)
-        )
+        found.append(Check("order", "degraded", f"{text} has been open {since}: it holds every later entry back", fix))
     return found
 
 

@@ -91,7 +91,7 @@ def _text(purpose: str, body: bytes) -> bytes:
 
 # Acts about nodes ----------------------------------------------------------------------------------------------------
 
-Operators = Callable[[], Awaitable[tuple[str, ...]]]
+FindOperators = Callable[[], Awaitable[tuple[str, ...]]]
 _ACTS: dict[str, Kind] = {"enrolment": "enrol", "dismissal": "dismiss", "operators": "operators"}
 
 
@@ -223,7 +223,7 @@ class Enrolled:
         self,
         ask: Callable[[Callable[[Connection], Awaitable[None]]], Awaitable[None]],
         begun: Callable[[Connection], Awaitable[BegunLedger]],
-        operators: Operators = no_operators,
+        operators: FindOperators = no_operators,
     ) -> None:
         self._ask, self._begun, self._pinned = ask, begun, operators
         self._acts: NodeActs | None = None

@@ -36,8 +36,8 @@ from licet.backends.postgres.heads import KeptHead
 from licet.backends.postgres.node_keys import (
     BegunLedger,
     Enrolled,
+    FindOperators,
     Node,
-    Operators,
     is_node_act,
     no_operators,
     node_entry,
@@ -106,7 +106,7 @@ class PostgresLedger:
         node: Node,
         directory: Path,
         now: Callable[[], datetime] = SystemClock.now,
-        operators: Operators = no_operators,
+        operators: FindOperators = no_operators,
         *,
         sequences: bool = True,
     ) -> None:

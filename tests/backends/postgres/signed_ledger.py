@@ -25,7 +25,7 @@ START_TIME = datetime(2026, 3, 1, 14, tzinfo=UTC)
 _APPEND = "SELECT * FROM licet.append_entries($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
 
 
-class Team:
+class SignedLedger:
     """Two nodes that write, and one of them that gives places and signs heads."""
 
     def __init__(self, address: str, folder: Path) -> None:
@@ -41,7 +41,7 @@ class Team:
         self.write(*(self.enrolment(node) for node in self.nodes))
         self.place()
 
-    def copied(self, folder: Path) -> "Team":
+    def copied(self, folder: Path) -> "SignedLedger":
         """The same in another database and another directory; this one must be closed."""
         other = copy(self)
         other.address, other.folder = fresh(copied=urlsplit(self.address).path.removeprefix("/")), folder
@@ -144,9 +144,9 @@ def call(number: int, session: str = "s-1", agent: str = "agent", **fields: Any)
     return [entry(kind, number, session, agent, **fields) for kind in ("decision", "receipt")]
 
 
-def filled(address: str, folder: Path) -> Team:
+def filled(address: str, folder: Path) -> SignedLedger:
     """A ledger with three calls of two nodes in two sessions that have their places, and nothing that waits."""
-    team = Team(address, folder)
+    team = SignedLedger(address, folder)
     team.write(*call(1))
     team.write(*call(2, "s-2"), node=1)
     team.place()
