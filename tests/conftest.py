@@ -1,5 +1,6 @@
 """What all tests share: how many examples and cases they try, and where their stores lie."""
 
+import asyncio
 import gc
 import os
 import shutil
@@ -56,6 +57,19 @@ def postgres() -> Iterator[str]:
     give_back(url)
     if (states := sys.modules.get("licet.assemble.states")) is not None:
         states.close_databases()
+
+
+@pytest.fixture(scope="session")
+def runner() -> str:
+    """A user of the server who may do what processes need, and nothing else."""
+    from postgres_server import NoServer, server
+
+    try:
+        there = server()
+    except NoServer as why:
+        pytest.skip(str(why))
+    asyncio.run(there.sql("CREATE ROLE runner LOGIN", "GRANT licet_runtime TO runner", "SELECT 1"))
+    return "runner"
 
 
 @pytest.fixture

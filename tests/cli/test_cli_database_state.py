@@ -42,13 +42,6 @@ POLICY: dict[str, Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def runner(request: pytest.FixtureRequest) -> str:
-    """A user of the server who may do what processes need, and nothing else."""
-    asyncio.run(server().sql("CREATE ROLE runner LOGIN", "GRANT licet_runtime TO runner", "SELECT 1"))
-    return "runner"
-
-
 class Desk:
     """A project, whose commands run in processes of their own."""
 

@@ -9,7 +9,6 @@ import asyncpg
 import pytest
 
 from backends.postgres.test_database import in_loop
-from cli.test_cli_database_state import runner
 from cli.test_cli_many_nodes import MAIL, Team, said
 from licet.assemble.ledger import LedgerPlace, open_reader, verify_at
 from licet.backends.postgres.address import Connection
@@ -17,8 +16,6 @@ from licet.backends.postgres.database import Database
 from licet.backends.postgres.server_status import make_tables
 from licet.guard.ports import Unavailable
 from postgres_server import NoServer, Pooler, server
-
-__all__ = ["runner"]  # a fixture
 
 # Each of them has broken some program: isolation, what may be written and for how long, how text is read and written.
 DEFAULTS = {
@@ -88,7 +85,7 @@ def place(request: pytest.FixtureRequest, postgres: str) -> Iterator[str]:
     indirect=True,
     ids=["other defaults", "another collation", "a pooler"],
 )
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 def test_two_nodes_agree_whatever_the_server_is_set_to(tmp_path: Path, runner: str, place: str) -> None:
     team = Team(tmp_path, place, "a", "b")
     a, b = team.gate("a"), team.gate("b")
