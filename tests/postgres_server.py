@@ -249,8 +249,8 @@ async def _with_tables(server: Server) -> None:
         await connection.close()
 
 
-def fresh(major: int | None = None) -> str:
-    """The address of a new database with the tables of licet."""
+def fresh(major: int | None = None, copied: str = "licet_template") -> str:
+    """The address of a new database with the tables of licet, or of a copy of one to which nobody is connected."""
     import pytest  # not where the benchmark uses this module
 
     try:
@@ -258,7 +258,7 @@ def fresh(major: int | None = None) -> str:
     except NoServer as why:
         pytest.skip(str(why))
     name = f"test_{next(_NUMBERS)}"
-    asyncio.run(there.sql(f"CREATE DATABASE {name} TEMPLATE licet_template"))
+    asyncio.run(there.sql(f"CREATE DATABASE {name} TEMPLATE {copied}"))
     return there.url(name)
 
 

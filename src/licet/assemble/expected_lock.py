@@ -12,7 +12,8 @@ from urllib.parse import quote
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.assemble.gate import Backends, secrets_from
+from licet.assemble.backend_parts import secrets_from
+from licet.assemble.gate import Backends
 from licet.assemble.never_writable import closed_to_grants
 from licet.assemble.program import RunsPrograms
 from licet.assemble.review import Places, declared, straight

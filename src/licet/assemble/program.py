@@ -17,7 +17,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.assemble.gate import Backends, CommandGate, Gate, LocalParts
+from licet.assemble.backend_parts import LocalParts
+from licet.assemble.gate import Backends, CommandGate, Gate
 from licet.assemble.limits import RUN_SECONDS
 from licet.assemble.review import Places, straight
 from licet.assemble.states import Place, state_at

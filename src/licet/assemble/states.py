@@ -10,7 +10,6 @@ user, so that all policies here are one node. In a process, all stores of a node
 import asyncio
 import hashlib
 import os
-import re
 import shlex
 import threading
 from collections.abc import Awaitable, Callable
@@ -22,6 +21,7 @@ from msgspec import Struct
 
 from licet.assemble.limits import MOST_SECRET_SOURCES
 from licet.assemble.review import state_directory, straight
+from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import STATE_AGENT, STATE_SESSION
 from licet.guard.ports import Budgets, Ledger, Unavailable
 from licet.policy_files.policy_paths import NoHome, state_root
@@ -50,7 +50,7 @@ LEDGER, KV, BUDGETS = "ledger.sqlite", "kv.sqlite", "budgets.sqlite"  # the stor
 APPROVALS, FREEZES, KEPT = "approvals.sqlite", "freezes.sqlite", "kept.sqlite"
 KEPT_CALLS = b"licet kept calls"  # what the key of their seals is derived for
 _SCHEMES = ("postgresql://", "postgres://")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+|(?i:postgres(ql)?):")
+_SCHEME = late_pattern(r"[A-Za-z][A-Za-z0-9+.-]*:/+|(?i:postgres(ql)?):")
 
 SecretSource = Callable[[str], Awaitable[str | None]]  # finds the value of a secret by its reference
 

@@ -12,14 +12,13 @@ from typing import Any, NoReturn
 
 import click
 
+from licet.assemble.backend_parts import LocalParts, secrets_file_problem
 from licet.assemble.gate import (
     Backends,
     CommandGate,
     Gate,
-    LocalParts,
     RefusingGate,
     run_in,
-    secrets_file_problem,
     terminal_approver,
     waiting_approver,
 )

@@ -11,8 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.acceptance import PolicyMoved, accept_written_lock
+from licet.assemble.backend_parts import secrets_file_problem
 from licet.assemble.expected_lock import LockedPolicy, existing_lock, lock_place, locked_policy
-from licet.assemble.gate import secrets_file_problem
 from licet.assemble.policy_problems import missing_server_problems
 from licet.cli.discovery import Named, named_or_found, require_trust
 from licet.cli.limits import LOCK_CHANGES_SHOWN

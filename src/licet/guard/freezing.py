@@ -131,6 +131,7 @@ class FreezeWatch(CallWatch):
             return
         with self._lock:
             self._loops = {one for one in self._loops if not one.is_closed()} | {loop}
+            self._looking = {one: task for one, task in self._looking.items() if not one.is_closed()}
         loop.call_later(FREEZE_LOOK_SECONDS, self._again, loop)
 
     def _again(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -2,9 +2,12 @@
 
 import os
 from collections.abc import Sequence
+from copy import copy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shutil import copytree
 from typing import Any
+from urllib.parse import urlsplit
 
 from licet.backends.ledger.state import new_ledger_id, write_last
 from licet.backends.postgres.address import Connection
@@ -16,6 +19,7 @@ from licet.backends.secrets import SigningKey, generated_key, ledger_key
 from licet.core.ledger.entry import START, Checkpoint, Entry, Row, Tail, checkpoint_body, link, time_text
 from licet.core.ledger.merkle import Frontier
 from licet.core.ledger.verify import Outcome
+from postgres_server import fresh
 
 START_TIME = datetime(2026, 3, 1, 14, tzinfo=UTC)
 _APPEND = "SELECT * FROM licet.append_entries($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14)"
@@ -36,6 +40,15 @@ class Team:
         self.sql("INSERT INTO licet.ledger (id, key) VALUES ($1, $2)", self.ledger, self.key.public)
         self.write(*(self.enrolment(node) for node in self.nodes))
         self.place()
+
+    def copied(self, folder: Path) -> "Team":
+        """The same in another database and another directory; this one must be closed."""
+        other = copy(self)
+        other.address, other.folder = fresh(copied=urlsplit(self.address).path.removeprefix("/")), folder
+        other.database, other.keys = Database(other.address), str(folder / "ledger")
+        copytree(self.folder, folder, dirs_exist_ok=True)
+        other.frontier, other.tails, other.waiting = self.frontier.copy(), dict(self.tails), list(self.waiting)
+        return other
 
     def enrolment(self, node: Node, key: SigningKey | None = None) -> Entry:
         """The entry that enrols a node, signed with the key of the ledger, or with another one."""

@@ -25,6 +25,7 @@ from licet.core.ledger.entry import Entry, link, read_entry, time_text
 from licet.core.ledger.merkle import leaf_hash
 from licet.guard.deadlines import CURRENT, StoreDeadline
 from licet.guard.ports import LedgerUnavailable, Unavailable
+from postgres_server import fresh
 
 
 class Case(Struct, frozen=True):
@@ -257,40 +258,48 @@ CASES = (
 )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Team:
+    """A ledger that every test gets a copy of."""
+    team = filled(fresh(), tmp_path_factory.mktemp("written"))
+    assert team.verify().ok
+    team.close()
+    return team
+
+
 @pytest.fixture
-def team(postgres: str, tmp_path: Path) -> Iterator[Team]:
-    team = filled(postgres, tmp_path)
+def team(written: Team, tmp_path: Path) -> Iterator[Team]:
+    team = written.copied(tmp_path)
     yield team
     team.close()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_an_administrator_does_is_located(team: Team, case: Case) -> None:
-    assert team.verify().ok
     case.does(team)
     assert team.sql(case.worked)[0][0], "it does not work, so there is nothing to find"
     finding = team.verify().finding
     assert finding is not None
     assert (finding.kind, finding.number, finding.until) == (case.kind, case.number, case.until), str(finding)
     assert case.text in finding.text
+    # Whether a node that starts then notices or not: no row makes it fail in another way, and what was found stays.
+    assert "Error" not in refusal_of_a_node(team)
+    assert team.verify().ok is case.heals
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_node_that_starts_afterwards_writes_or_refuses(team: Team, case: Case) -> None:
-    """Whether a node notices or not: no row makes it fail in another way, and nothing that was found gets lost."""
-    case.does(team)
+def refusal_of_a_node(team: Team) -> str:
+    """What a node that starts now says when it writes; empty if it can."""
     ledger = PostgresLedger(team.database, team.nodes[0], team.folder)
-    found, refused = CURRENT.set(StoreDeadline(1)), ""
+    deadline = CURRENT.set(StoreDeadline(1))
     try:
         asyncio.run(ledger.record(entry("decision", 20, "s-9")))
         asyncio.run(ledger.sequencer.place_now())
     except (LedgerUnavailable, Unavailable) as wrong:
-        refused = str(wrong)
+        return str(wrong)
     finally:
-        CURRENT.reset(found)
+        CURRENT.reset(deadline)
         ledger.close()
-    assert "Error" not in refused
-    assert team.verify().ok is case.heals
+    return ""
 
 
 # What is harmless, or cannot be noticed -------------------------------------------------------------------------------

@@ -14,14 +14,11 @@ import random
 import ssl
 import threading
 import weakref
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import Context
 from time import monotonic
-from typing import Any, Generic, TypeVar
-
-from msgspec import Struct
+from typing import Any, TypeVar
 
 from licet.backends.limits import (
     CLOSE_SECONDS,
@@ -34,14 +31,23 @@ from licet.backends.limits import (
     POLL_SECONDS,
 )
 from licet.backends.postgres.address import Address, AddressError, Connection, read_address, tls_of
+from licet.backends.postgres.driver_connections import (
+    Pooled,
+    connection_class,
+    driver,
+    in_transaction,
+    is_lost,
+    leaves,
+    said_by,
+    waits_for_standby,
+)
+from licet.backends.postgres.lanes import Answer, Item, Lane, Unreachable
 from licet.backends.postgres.migrations import check_encoding, check_step
 from licet.backends.sqlite import FORKS
 from licet.guard.deadlines import note_unreached, store_deadline
 from licet.guard.ports import Unavailable
 
 T = TypeVar("T")
-Item = TypeVar("Item")
-Answer = TypeVar("Answer")
 
 # Functions look again after they have locked something, which needs a snapshot for each statement; and nothing that
 # another user has made may be found under the name of what the server has. Defaults of the server, of the database and
@@ -51,124 +57,9 @@ _SETTINGS = {
     "default_transaction_read_only": "off",
     "search_path": "pg_catalog, pg_temp",
 }
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL search_path = pg_catalog, pg_temp"
 _CHECK = """SELECT pg_backend_pid() AS pid, (SELECT max(number) FROM licet.steps) AS step,
     current_setting('server_encoding') AS encoding, current_setting('synchronous_commit') AS waits,
     current_setting('synchronous_standby_names') AS standbys"""
-
-
-class Unreachable(Unavailable):
-    """A server was waited for until the deadline, and gave no answer."""
-
-
-class _Waiting(Struct, Generic[Item, Answer], frozen=True, eq=False):
-    """An item of a lane, and the call that waits for its answer."""
-
-    item: Item
-    future: "asyncio.Future[Answer]"
-    loop: asyncio.AbstractEventLoop
-    until: float
-
-
-class Lane(Generic[Item, Answer]):
-    """Items of one kind. Those that arrive while some are under way go over together, as the next ones.
-
-    The function gets them in the order of their arrival and returns an answer for each; an exception among the answers
-    is raised for its item alone. It may be called again with the same items, after a connection was lost.
-    """
-
-    def __init__(
-        self,
-        database: "Database",
-        act: Callable[[Connection, Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
-        most: int,
-    ) -> None:
-        self._database, self._act, self._most = database, act, most
-        self.reset()
-
-    def reset(self) -> None:
-        """Start empty, in a new object and in a forked child."""
-        self._lock = threading.Lock()
-        self._pending: deque[_Waiting[Item, Answer]] = deque()
-        self._is_working = False
-
-    async def do(self, item: Item) -> Answer:
-        """The answer to one item; `Unavailable` if there was none until the deadline of the call."""
-        return await self.ask(item)
-
-    def ask(self, item: Item) -> "asyncio.Future[Answer]":
-        """The same, for a caller that wants the answer also after it was cancelled: it shields the future."""
-        loop = asyncio.get_running_loop()
-        waiting: _Waiting[Item, Answer] = _Waiting(item, loop.create_future(), loop, store_deadline())
-        with self._lock:
-            self._pending.append(waiting)
-            begins, self._is_working = not self._is_working, True
-        if begins:
-            self._database.start(self._work())
-        # Those before it may have more time, and one that is sent together with it too.
-        timer = loop.call_later(waiting.until - monotonic(), self._give_up, waiting.future)
-
-        def ended(future: "asyncio.Future[Answer]") -> None:
-            timer.cancel()
-            if not future.cancelled() and isinstance(future.exception(), Unreachable):
-                note_unreached()
-
-        waiting.future.add_done_callback(ended)
-        return waiting.future
-
-    def _give_up(self, future: "asyncio.Future[Answer]") -> None:
-        if not future.done():
-            future.set_exception(self._database.no_answer())
-
-    async def _work(self) -> None:
-        """In the thread of the database: send what waits, until nothing does."""
-        while True:
-            with self._lock:
-                batch = [self._pending.popleft() for _ in range(min(len(self._pending), self._most))]
-                if not batch:
-                    self._is_working = False
-                    return
-            batch = [one for one in batch if not one.future.done()]  # some callers have given up
-            if not batch:
-                continue
-            items = [one.item for one in batch]
-            outcomes: Sequence[Answer | Exception]
-            try:
-                outcomes = await self._database.asked(
-                    lambda connection, items=items: self._act(connection, items),  # type: ignore[misc]
-                    max(one.until for one in batch),
-                    transaction=False,
-                )
-            except Exception as wrong:  # any error must wake the callers
-                outcomes = [_again(wrong) for _ in batch]
-            _answer(batch, outcomes)
-
-
-def _again(wrong: Exception) -> Exception:
-    """The same error for one more caller: a raised error keeps a traceback."""
-    if isinstance(wrong, Unavailable):
-        return type(wrong)(*wrong.args)
-    return Unavailable(f"the database cannot be used: {type(wrong).__name__}: {wrong}")
-
-
-def _answer(batch: Sequence[_Waiting[Any, Any]], outcomes: Sequence[Any]) -> None:
-    """Wake the callers, in one step for each of their event loops."""
-    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any]]] = {}
-    for one, outcome in zip(batch, outcomes, strict=True):
-        loops.setdefault(one.loop, []).append((one.future, outcome))
-    for loop, answers in loops.items():
-        with suppress(RuntimeError):  # the loop is closed, so nobody waits in it
-            loop.call_soon_threadsafe(_wake, answers)
-
-
-def _wake(answers: list[tuple["asyncio.Future[Any]", Any]]) -> None:
-    for future, outcome in answers:
-        if future.done():
-            continue
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
 
 
 Secret = Callable[[str], str | None]  # finds the value of a secret by its reference
@@ -232,8 +123,8 @@ class Database:
             except TimeoutError:
                 raise Unreachable(f"{self.address.shown} did not answer in {seconds:.2g} seconds") from None
             except Exception as wrong:
-                if _is_lost(wrong, driver()):
-                    raise Unreachable(f"{self.address.shown} cannot be reached: {_said(wrong)}") from None
+                if is_lost(wrong, driver()):
+                    raise Unreachable(f"{self.address.shown} cannot be reached: {said_by(wrong)}") from None
                 raise
 
         try:
@@ -248,7 +139,7 @@ class Database:
         try:
             connection = await self._connect(asyncpg, prepares=False)
         except Exception as wrong:
-            raise wrong if _is_lost(wrong, asyncpg) else self._unavailable(wrong, asyncpg) from None
+            raise wrong if is_lost(wrong, asyncpg) else self._unavailable(wrong, asyncpg) from None
         try:
             await self._check_server(connection)
         except BaseException:
@@ -266,8 +157,8 @@ class Database:
     def explained(self, wrong: Exception) -> Exception:
         """What an error of the driver means, for who operates the state; another error stays as it is."""
         asyncpg = driver()
-        if _is_lost(wrong, asyncpg):
-            return Unavailable(f"{self.address.shown} cannot be reached: {_said(wrong)}")
+        if is_lost(wrong, asyncpg):
+            return Unavailable(f"{self.address.shown} cannot be reached: {said_by(wrong)}")
         return self._unavailable(wrong, asyncpg)
 
     def lane(
@@ -414,9 +305,9 @@ class Database:
                 self._is_unknown = self._is_unknown or not self._was_reached
                 raise self.no_answer() from None
             except Exception as wrong:
-                if not _is_lost(wrong, asyncpg):
+                if not is_lost(wrong, asyncpg):
                     raise self._unavailable(wrong, asyncpg) from None
-                self._lost = _said(wrong)
+                self._lost = said_by(wrong)
             else:
                 self._lost = ""
                 return answer
@@ -433,12 +324,12 @@ class Database:
         connection = await pool.acquire()
         try:
             if transaction:
-                return await _in_transaction(connection, act)
-            alone: Any = _Pooled(connection) if self.is_pooled else connection
+                return await in_transaction(connection, act)
+            alone: Any = Pooled(connection) if self.is_pooled else connection
             return await act(alone)
         except BaseException as wrong:
             # A cancelled statement may still be running, and one that was refused for its server would be again.
-            if isinstance(wrong, asyncio.CancelledError) or _leaves(wrong):
+            if isinstance(wrong, asyncio.CancelledError) or leaves(wrong):
                 with suppress(asyncpg.InterfaceError):  # the pool has it back already
                     connection.terminate()
             raise
@@ -463,7 +354,7 @@ class Database:
     async def _opened(self) -> tuple[Any, Any]:
         """The pool, and its first connection, which tells whether a pooler stands between."""
         asyncpg = driver()
-        kind = _connection_class(asyncpg)
+        kind = connection_class(asyncpg)
         first = await self._checked(asyncpg, kind, is_first=True) or await self._checked(asyncpg, kind)
         ready = [first]
 
@@ -527,7 +418,7 @@ class Database:
         asyncpg = driver()
         try:
             if self.is_pooled:
-                row = await _in_transaction(connection, lambda one: one.fetchrow(_CHECK))
+                row = await in_transaction(connection, lambda one: one.fetchrow(_CHECK))
             elif is_first:
                 # A name of its own: behind a pooler, others have prepared statements under those of the driver.
                 asking = await connection.prepare(_CHECK, name=f"licet_{os.urandom(8).hex()}")
@@ -545,7 +436,7 @@ class Database:
             raise self._unavailable(wrong, asyncpg) from None
         check_step(row["step"], self.address.shown)
         check_encoding(row["encoding"], self.address.shown)
-        if self.address.require_synchronous and not _waits_for_standby(row["waits"], row["standbys"]):
+        if self.address.require_synchronous and not waits_for_standby(row["waits"], row["standbys"]):
             raise Unavailable(
                 f"{self.address.shown} may lose acknowledged entries at a failover, since no standby is synchronous: "
                 "set synchronous_standby_names there, or leave out `require_synchronous`"
@@ -569,11 +460,11 @@ class Database:
         ):
             return Unavailable(f"{where} has no tables of this licet: run `licet db init`")
         if isinstance(wrong, ssl.SSLCertVerificationError):
-            return Unavailable(f"{where} is not trusted: {_said(wrong)}; `sslrootcert=FILE` names other roots")
+            return Unavailable(f"{where} is not trusted: {said_by(wrong)}; `sslrootcert=FILE` names other roots")
         if isinstance(wrong, asyncpg.InsufficientPrivilegeError):
-            return Unavailable(f"{where} refuses: {_said(wrong)}; its user needs the role licet_runtime")
+            return Unavailable(f"{where} refuses: {said_by(wrong)}; its user needs the role licet_runtime")
         if isinstance(wrong, asyncpg.PostgresError | asyncpg.ClientConfigurationError):
-            return Unavailable(f"{where} refuses: {_said(wrong)}")
+            return Unavailable(f"{where} refuses: {said_by(wrong)}")
         return wrong
 
     # Notifications ---------------------------------------------------------------------------------------------------
@@ -648,125 +539,9 @@ async def _set_within(event: asyncio.Event, seconds: float) -> bool:
     return event.is_set()
 
 
-def driver() -> Any:
-    """The driver, which is loaded where a state is in PostgreSQL."""
-    try:
-        import asyncpg
-    except ImportError:
-        raise Unavailable("a state in PostgreSQL needs a driver: run `pip install 'licet[postgres]'`") from None
-    return asyncpg
-
-
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
     finally:
         loop.close()
-
-
-# Arrays of boolean, bytea, integer, bigint, text, double precision, timestamptz, numeric and uuid: in each database.
-_ARRAYS = frozenset({1000, 1001, 1007, 1016, 1009, 1022, 1185, 1231, 2951})
-_TYPES: list[Any] = []
-
-
-def _connection_class(asyncpg: Any) -> Any:
-    class Quiet(asyncpg.Connection):  # type: ignore[misc]
-        """A connection that the pool does not reset: nothing of licet leaves anything behind in a session."""
-
-        def get_reset_query(self) -> str:
-            return ""
-
-        async def _introspect_types(self, typeoids: Any, timeout: Any) -> Any:
-            """What the driver asks of types, once in a process and not over each connection: six round trips."""
-            if not _ARRAYS.issuperset(typeoids):
-                return await super()._introspect_types(typeoids, timeout)
-            if not _TYPES:
-                _TYPES.append(await super()._introspect_types(list(_ARRAYS), timeout))
-            return _TYPES[0]
-
-    return Quiet
-
-
-class _Pooled:
-    """A connection by way of a transaction pooler, which may lend out another one of the server after each transaction.
-
-    The driver sends a statement in two parts, so each is a transaction of its own: then what it returns is committed,
-    as it is without a pooler. A function that was told so could not take it back.
-    """
-
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
-
-    async def execute(self, query: str, *args: Any) -> Any:
-        return await self._alone(self._connection.execute, query, *args)
-
-    async def executemany(self, query: str, args: Any) -> Any:
-        return await self._alone(self._connection.executemany, query, args)
-
-    async def fetch(self, query: str, *args: Any) -> Any:
-        return await self._alone(self._connection.fetch, query, *args)
-
-    async def fetchrow(self, query: str, *args: Any) -> Any:
-        return await self._alone(self._connection.fetchrow, query, *args)
-
-    async def fetchval(self, query: str, *args: Any) -> Any:
-        return await self._alone(self._connection.fetchval, query, *args)
-
-    def transaction(self) -> Any:
-        return self._connection.transaction()
-
-    async def _alone(self, ask: Callable[..., Awaitable[Any]], *args: Any) -> Any:
-        return await _in_transaction(self._connection, lambda _: ask(*args))
-
-
-async def _in_transaction(connection: Connection, act: Callable[[Connection], Awaitable[T]]) -> T:
-    """Do something in one transaction. A cancelled one is left to the caller, who ends its connection.
-
-    The server may be the reason, and then a rollback would wait for it too.
-    """
-    await connection.execute(_BEGIN)
-    try:
-        answer = await act(connection)
-    except Exception:
-        await connection.execute("ROLLBACK")
-        raise
-    if (said := await connection.execute("COMMIT")) != "COMMIT":
-        raise Unavailable(f"the database has not kept a transaction: {said}")
-    return answer
-
-
-async def is_synchronous(connection: Connection) -> bool:
-    """Whether a commit waits for a standby, so that a failover loses nothing that was acknowledged."""
-    waits = await connection.fetchval("SELECT current_setting('synchronous_commit')")
-    return _waits_for_standby(waits, await connection.fetchval("SELECT current_setting('synchronous_standby_names')"))
-
-
-def _waits_for_standby(waits: str, standbys: str) -> bool:
-    return bool(standbys) and waits not in ("off", "local")
-
-
-# Errors after which the same is sent again: nobody knows whether it was done, or it can be done elsewhere. asyncpg
-# reports some killed connections as errors of its own.
-_LOST_STATES = ("08", "40", "57P", "53300", "25006", "25P03", "25P04", "55P03", "57014")
-
-
-def _is_lost(wrong: BaseException, asyncpg: Any) -> bool:
-    if isinstance(wrong, AddressError | Unavailable | ssl.SSLCertVerificationError):
-        return False
-    if isinstance(wrong, OSError | EOFError | asyncpg.InternalClientError):
-        return True
-    if isinstance(wrong, asyncpg.InterfaceError):
-        return not isinstance(wrong, ValueError)  # a value that cannot be sent is no lost connection
-    state = getattr(wrong, "sqlstate", None) or ""
-    return isinstance(wrong, asyncpg.PostgresError) and state.startswith(_LOST_STATES)
-
-
-def _leaves(wrong: BaseException) -> bool:
-    """Whether the connection must not be used again: its server is going down, or is no primary any more."""
-    return (getattr(wrong, "sqlstate", None) or "").startswith(("08", "57P", "25006", "25P03", "25P04"))
-
-
-def _said(wrong: BaseException) -> str:
-    text = str(wrong).strip().splitlines()
-    return f"{text[0]}" if text else type(wrong).__name__

@@ -121,15 +121,21 @@ def reserving(takings: Sequence[Taking], owner: str, lease_seconds: float) -> li
         *counters.at,
         [one.cost_usd for one in claims],
         [one.wanted for one in takings],
-        [one.max_calls_per_session for one in budgets],
-        [one.max_calls_per_day for one in budgets],
-        [one.max_calls for one in claims],
-        [one.max_cost_usd for one in budgets],
-        [one.max_cost_usd_per_day for one in budgets],
-        [one.max_cost_usd for one in claims],
+        _limits(one.max_calls_per_session for one in budgets),
+        _limits(one.max_calls_per_day for one in budgets),
+        _limits(one.max_calls for one in claims),
+        _limits(one.max_cost_usd for one in budgets),
+        _limits(one.max_cost_usd_per_day for one in budgets),
+        _limits(one.max_cost_usd for one in claims),
         owner,
         lease_seconds,
     ]
+
+
+def _limits(given: Iterable[Any]) -> list[Any]:
+    """A column of limits. One without any is empty: a place that an array does not have is null, which is no limit."""
+    column = list(given)
+    return column if any(one is not None for one in column) else []
 
 
 def beginning(blocks: Sequence[BlockSum]) -> list[Any]:

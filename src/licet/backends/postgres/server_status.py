@@ -10,7 +10,8 @@ from msgspec import Struct
 
 from licet.backends.limits import INIT_SECONDS, STATUS_SECONDS
 from licet.backends.postgres.address import Connection, servers_of
-from licet.backends.postgres.database import Database, driver, is_synchronous
+from licet.backends.postgres.database import Database
+from licet.backends.postgres.driver_connections import driver, is_synchronous
 from licet.backends.postgres.migrations import RUNTIME, Step, applied, check_version, migrate, steps
 from licet.guard.ports import Unavailable
 

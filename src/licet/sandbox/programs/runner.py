@@ -9,10 +9,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from subprocess import Popen
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,6 +25,7 @@ from licet.sandbox.programs.supervisor_client import Pipes, Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 from licet.sandbox.streams import Receiver, Sender
 
+_T = TypeVar("_T")
 _LATE = -9  # what a program that ran too long ended by
 _NO_WAY = "programs are run on Linux only"
 
@@ -79,7 +80,7 @@ class LocalProcesses:
                     running.stop()
         finally:
             if inside.watch is not None:
-                await inside.watch.ended()
+                await _to_its_end(inside.watch.ended())
             if running is not None:
                 running.left()
 
@@ -95,7 +96,7 @@ class LocalProcesses:
                 finished, used = await _exchange(channels, inside, attached)
         finally:
             if inside.watch is not None:
-                trouble = await inside.watch.ended()
+                trouble = await _to_its_end(inside.watch.ended())
         if trouble is not None:
             raise trouble
         return replace(finished, reason=_limit(used, inside) or ("LIMIT_OUTPUT" if finished.truncated else ""))
@@ -277,6 +278,20 @@ class _Running:
         """Stop watching its pipes."""
         for part in self._parts:
             part.stop()
+
+
+async def _to_its_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Wait for what closes files, even if this task is cancelled: a deadline cancels it again and again."""
+    task, cancelled = asyncio.ensure_future(work), None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    found = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return found
 
 
 async def _wait_for_exit(supervisor: Popen[bytes]) -> None:
