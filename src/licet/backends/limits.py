@@ -45,7 +45,7 @@ CLOCKS_APART = 3600  # seconds; that the clocks of two nodes may differ before a
 
 # PostgreSQL.
 MOST_CONNECTIONS = 8  # connections; of one process to one database, beside the one that listens
-CONNECT_TO_SERVER_SECONDS = 5.0  # seconds; to make one connection, so that another host of the address has a turn
+CONNECT_TO_SERVER_SECONDS = 3.0  # seconds; to make one connection, so that another host of the address has a turn
 FIRST_RETRY = 0.02  # seconds; before a request is sent again after a lost connection; each pause is twice as long
 LONGEST_RETRY = 0.5  # seconds; between two attempts
 MOST_READS = 256  # values; of a key-value store that are read in one batch
