@@ -40,8 +40,8 @@ def command(
     """Stop every process on a state: all calls, or those of an agent or of a tool.
 
     When this returns, no call begins any more, in no gate, gateway or hook on this state. Calls under way end at their
-    next check, at the latest within a second, and so do programs behind walls. Whoever may write the state may freeze
-    it; `licet thaw` needs the key of an operator, if the state has operators. Both are entries in the ledger.
+    next check, at the latest within a second, and so do programs behind walls. Every user who can write the state can
+    freeze it; `licet thaw` needs the key of an operator, if the state has operators. Both are entries in the ledger.
 
     \b
       licet freeze --why "it mails strangers"

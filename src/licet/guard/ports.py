@@ -73,7 +73,7 @@ class Answered(Struct, frozen=True):
     asks_again: bool = (
         False  # the session must not remember the approval: it is for one call, or stored by the approver
     )
-    to_use: bool = False  # the approval of `request` is used by whoever keeps the decision of the call, and not yet
+    to_use: bool = False  # the approval of `request` is not used up yet: `Opening.open` does it
 
 
 ASKED_IN_AGENT = "asked in the agent"  # who answered, if a coding agent asks in its own prompt: licet sees no answer
@@ -383,7 +383,7 @@ class CallKey(Struct, frozen=True):
 
 
 class Begun:
-    """The right to run the call of an id. While this object exists, others are told that the call is under way."""
+    """The right to run a call with an id. While this object exists, a call with the same id waits."""
 
     def __init__(self, key: CallKey, arguments: str, receipt: str) -> None:
         self.key = key
@@ -419,7 +419,7 @@ class Lost(Struct, frozen=True):
 class KeptCalls(Protocol):
     """What became of the calls with an id of the last 24 hours. `Unavailable` if the store cannot be used.
 
-    The first call of an id begins, and either finishes with data or is dropped. Whoever asks later gets the same data.
+    The first call with an id begins; it ends with data, or is dropped. A later call with this id gets the same data.
     A row that the store cannot prove to be its own is `Lost`.
     """
 

@@ -1,7 +1,7 @@
 """Finds what somebody else has changed in the tables and functions of licet: a view in place of a table, a trigger.
 
-The steps of this version say what there should be. Whoever administers the server can also change what the catalog
-says, so this locates a change, and proves nothing: entries prove themselves.
+The SQL steps of this version are compared with the catalog of the server. The administrator of the server can change
+the catalog too: so a difference locates a change, and no difference proves nothing. Entries are proven by `verify`.
 """
 
 import re

@@ -263,7 +263,7 @@ class Database:
             raise
 
     async def _shut(self, loop: asyncio.AbstractEventLoop, pool: Any, listening: "asyncio.Task[None] | None") -> None:
-        """Let what is under way end, for a moment; whoever waits longer is told that the state was closed."""
+        """Wait a moment for requests that are under way, then cancel the rest: their callers get `Unavailable`."""
         if listening is not None:
             listening.cancel()
         waiting = asyncio.all_tasks(loop) - {asyncio.current_task(loop)}

@@ -1,7 +1,7 @@
 """The nodes of a state: each process that writes belongs to one, and signs what it writes with the key of its node.
 
-The key is made on the node, in the directory that it keeps for itself, and never leaves it. Whoever administers the
-database can write any row; without the key of a node that an operator has enrolled, such a row is refused.
+The key is made on the node, in the directory that it keeps for itself, and never leaves it. The administrator
+of the database can write any row; a row without the signature of an enrolled node is refused.
 
 A node is enrolled, and dismissed, by an entry of the ledger that holds a signed act. The key of the ledger signs it,
 until an entry of the same chain hands over to operators; later ones are handed over to by those before them. So an act
@@ -110,7 +110,7 @@ class _Named(Protocol):
 
 
 def is_node_act(one: _Named) -> bool:
-    """Whether an entry is about the nodes of a state: it is judged by its own signature, whoever wrote it."""
+    """Whether an entry is about the nodes of a state. The signature in it counts, not that of its writer."""
     return one.kind in _ACTS and one.agent == NODES_AGENT and one.session == NODES_SESSION
 
 

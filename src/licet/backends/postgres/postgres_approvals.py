@@ -1,8 +1,8 @@
 """Requests for approval and their answers in PostgreSQL, for all nodes of a state.
 
 The rules are those of every store of approvals. Rows of requests and answers are added and never changed, and each is
-signed by the node that wrote it. A row without the signature of an enrolled node counts as absent: whoever administers
-the database can delete what people answered, and so stop calls, and cannot answer for anybody.
+signed by the node that wrote it. A row without the signature of an enrolled node counts as absent: the
+administrator of the database can delete an answer, which stops a call, and cannot give one.
 
 Answers arrive by notification, so a call that waits goes on at once; asking notifies nobody.
 
@@ -516,7 +516,7 @@ class PostgresStanding(StoredStanding):
         if self._read_facts is None or request not in ("", *(one.request.id for one in self._read_facts[0].known)):
             return
         if time.monotonic() - self._used > STANDING_SECONDS:
-            self._look_again()  # nobody asks now
+            self._look_again()  # no call has used a standing approval lately
         else:
             self._read_soon()
 
@@ -530,7 +530,7 @@ class PostgresStanding(StoredStanding):
         try:
             await self._read()
         except (Unavailable, LedgerUnavailable):
-            self._look_again()  # who asks next is told why
+            self._look_again()  # the next call reads again, and gets the error
         finally:
             self._is_reading = False
 

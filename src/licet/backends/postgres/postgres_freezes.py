@@ -1,10 +1,10 @@
 """The freezes of a state in PostgreSQL, as each node believes them: rows that an enrolled node has signed.
 
 Two checks stop a call. The database answers at its begin, exactly: a freeze that returned is seen by every call that
-begins afterwards, on every node. And each node goes by what it has verified itself, so no row of whoever administers
-the database lets anything go on. Nor does one that was deleted: a node forgets no freeze, and finds those of before its
-start in the ledger. A freeze that nobody has signed stops calls too, since the database goes by it: it is listed, and
-ended as others are.
+begins afterwards, on every node. And each node goes by what it has verified itself, so no row that the administrator of
+the database writes ends a freeze. Deleting a row ends none either: a node forgets no freeze that it has read, and finds
+older ones in the ledger. A freeze that nobody has signed stops calls too, since the database goes by it: it is listed,
+and ended as others are.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """What became of calls with an id, in a database that any number of nodes share.
 
-Each row is signed by the node that wrote it: whoever administers the database can make a call fail or, by deleting its
-row, let it run again, which the ledger shows. A result that was written there by anybody else is not believed.
+Each row is signed by the node that wrote it, and a row without that signature is refused. The administrator of the
+database can delete a row: then the call may run again, and the ledger has two decisions.
 
 Whether a call still runs is known by a time in its row, on the clock of the server. The node that runs the call moves
 it on every few seconds, in the thread of the database, whatever the tool does with its own thread.
