@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _PUBLIC = re.compile(r"ed25519:[A-Za-z0-9_-]{43}")
 _SQLITE = b"SQLite format 3\0"
-_NAME_ONE = "name a public key with `--key ed25519:…` or `--key FILE`"
+_NAME_ONE = "name a public key with `{option} ed25519:…` or `{option} FILE`"
 _MOST_KEY, _MOST_CHECKPOINTS, _MOST_PACK = 4096, 64 << 20, 512 << 20  # bytes
 _ENVELOPE = b'{"payload":"'
 
@@ -130,7 +130,7 @@ def verify_at(
         raise LedgerUnavailable(str(wrong)) from None
 
 
-def public_key(given: str | None, ledger: Path) -> str:
+def public_key(given: str | None, ledger: Path, option: str = "--key") -> str:
     """Return the public key that was given as text or as a file; by default, the file next to the ledger."""
     if given is not None and _PUBLIC.fullmatch(given):
         return given
@@ -138,11 +138,11 @@ def public_key(given: str | None, ledger: Path) -> str:
     try:
         text = read_regular(file, _MOST_KEY).decode().strip()
     except FileNotFoundError:
-        raise NoKey(f"{file} is missing: {_NAME_ONE}") from None
+        raise NoKey(f"{file} is missing: {_NAME_ONE.format(option=option)}") from None
     except (OSError, ValueError):
         text = ""
     if not _PUBLIC.fullmatch(text):
-        raise NoKey(f"{file} holds no public key: {_NAME_ONE}")
+        raise NoKey(f"{file} holds no public key: {_NAME_ONE.format(option=option)}")
     return text
 
 

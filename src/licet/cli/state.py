@@ -67,7 +67,7 @@ def init_command(operators: tuple[str, ...], key: Path | None, state: State | No
     place = state if state is not None else state_here()
     freezes, ledger = stores(place)
     try:
-        keys = [public_key(one, Path(one)) for one in operators]
+        keys = [public_key(one, Path(one), "--operator") for one in operators]
         signer = read_approver_key(key) if key is not None else None
         act = asyncio.run(set_operators(freezes, ledger, keys, SystemClock().now(), signer))
         stranger = asyncio.run(_stranger(place))
