@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -507,6 +508,22 @@ def test_a_file_that_is_no_ledger_is_not_read(path: Path, make: Callable[[Path],
     make(path)
     with pytest.raises(LedgerUnavailable, match=why):
         LedgerReader(path)
+
+
+def test_a_reader_waits_for_the_tables_of_a_ledger_that_was_just_made(
+    path: Path, tmp_path: Path, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.parent.mkdir(mode=0o700)
+    path.touch(0o600)  # as a writer leaves it for a moment
+    sleep = time.sleep
+
+    def meanwhile(seconds: float) -> None:
+        monkeypatch.setattr(time, "sleep", sleep)
+        calls(tmp_path, ledger, 1)
+
+    monkeypatch.setattr(time, "sleep", meanwhile)
+    with LedgerReader(path) as reader:
+        assert [entry.kind for entry in reader.list(kind=None)] == ["receipt", "decision"]
 
 
 def test_a_newer_ledger_is_not_read(filled: Path) -> None:

@@ -16,6 +16,7 @@ Verifies a ledger file: its entries and checkpoints, and the tables and indexes 
 import json
 import os
 import sqlite3
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -54,6 +55,7 @@ _COLUMNS = ", ".join(Row._fields)
 _ALONE = """NOT EXISTS (SELECT 1 FROM entries AS other WHERE other.id = entries.id AND other.kind = 'receipt'
 AND other.agent = entries.agent AND other.session = entries.session AND other.time = entries.time)"""
 _LARGEST = (1 << 63) - 1  # that SQLite knows
+_MADE_WITHIN = 1.0  # seconds between the making of a ledger's file and that of its tables
 
 
 class ForeignTables(LedgerUnavailable):
@@ -68,6 +70,7 @@ class LedgerReader:
         self.keys = os.path.splitext(self.path)[0]
         self._db = self._open()
         try:
+            self._wait_until_made()
             self._db.execute("BEGIN")  # everything is read from one snapshot
             self._check()
             found = self.tables("SELECT id, key FROM ledger LIMIT 1")
@@ -269,6 +272,12 @@ class LedgerReader:
             raise LedgerUnavailable(f"{self.path} cannot be read: {error}") from None
         db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ENTRY)
         return db
+
+    def _wait_until_made(self) -> None:
+        """Let a process that has just made the file commit the tables; until then it has nothing."""
+        until = time.monotonic() + _MADE_WITHIN
+        while self._db.execute("PRAGMA schema_version").fetchone()[0] == 0 and time.monotonic() < until:
+            time.sleep(0.01)
 
     def _check(self) -> None:
         db = self._db
