@@ -191,7 +191,8 @@ def test_a_line_that_is_typed_arrives(desk: Path) -> None:
 
 
 def test_control_c_ends_it(desk: Path) -> None:
-    terminal = Terminal("sh", "-c", "echo ready; sleep 200")
+    # No shell: the child that it forks for `sleep` drops a signal that comes before `sleep` has started.
+    terminal = Terminal(PYTHON, "-c", "import time; print('ready', flush=True); time.sleep(200)")
     terminal.until(b"ready")
     terminal.type(b"\x03")
     assert terminal.code() == 130
