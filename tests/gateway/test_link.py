@@ -171,7 +171,7 @@ def test_a_process_gets_time_to_end_by_itself(tmp_path: Path) -> None:
 
 def test_a_process_that_does_not_end_is_not_waited_for_long() -> None:
     async def scene() -> None:
-        async with linked(sh("yes & yes >&2 & sleep 1000"), grace=0.05):
+        async with linked(sh("yes & yes >&2 & exec sleep 1000"), grace=0.05):
             pass
 
     asyncio.run(asyncio.wait_for(scene(), 30))
@@ -179,7 +179,7 @@ def test_a_process_that_does_not_end_is_not_waited_for_long() -> None:
 
 def test_closing_twice_and_closing_while_someone_sends_is_fine() -> None:
     async def scene() -> BaseException | None:
-        async with linked(sh("sleep 1000"), grace=0.01) as (link, _):
+        async with linked(sh("exec sleep 1000"), grace=0.01) as (link, _):
             await link.send(b"x" * 3_000_000)
             stuck = asyncio.create_task(link.send(b"y\n"))
             await asyncio.sleep(0)
