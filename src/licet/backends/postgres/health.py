@@ -178,9 +178,9 @@ def _head(head: Mapping[str, Any], waiting: Mapping[str, Any], most: int | None,
     if not number or age <= HEAD_AGE_SECONDS:
         return Check("ledger", "yes", text)
     fix = "end what holds it back, below" if is_held else "run a node that holds the key of the ledger"
-    is_refused = most is not None and age > most
-    refused = f"; calls are refused, since `max_head_age` is {most} seconds" if is_refused else ""
-    return Check("ledger", "no" if is_refused else "degraded", f"{text}{refused}", fix)
+    if most is None or age <= most:
+        return Check("ledger", "degraded", text, fix)
+    return Check("ledger", "no", f"{text}; calls are refused, since `max_head_age` is {_ago(most)}", fix)
 
 
 def _held_back(rows: Sequence[Mapping[str, Any]], waiting: Mapping[str, Any]) -> Sequence[Check]:
@@ -210,5 +210,6 @@ def _held_back(rows: Sequence[Mapping[str, Any]], waiting: Mapping[str, Any]) ->
 
 def _ago(seconds: float) -> str:
     if seconds < 120:
-        return f"{max(0.0, seconds):.0f} seconds"
+        whole = round(max(0.0, seconds))
+        return f"{whole} {'second' if whole == 1 else 'seconds'}"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.0f} hours"
