@@ -15,6 +15,7 @@ from pathlib import Path
 from adapter_peers import ROOT, environment
 
 PEERS = ROOT / ".venv-peers"
+INSTALLED_WITHIN = 600  # seconds; a registry that does not answer keeps npm waiting
 VARIABLES = {"mcp1": "LICET_MCP1_PYTHON", "mcp2": "LICET_MCP2_PYTHON"}
 
 
@@ -31,7 +32,11 @@ def node_packages(wanted: list[str], name: str = "npm") -> Path | None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     npm = ["npm", "install", "--silent", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", str(folder)]
-    done = subprocess.run([*npm, *wanted], check=False, capture_output=True, text=True)
+    try:
+        done = subprocess.run([*npm, *wanted], check=False, capture_output=True, text=True, timeout=INSTALLED_WITHIN)
+    except subprocess.TimeoutExpired:
+        print(f"· packages of npm could not be installed: skipped (npm did not end within {INSTALLED_WITHIN} s)")
+        return None
     if done.returncode:
         lines = (done.stderr or done.stdout).strip().splitlines() or ["npm gave no reason"]
         print(f"· packages of npm could not be installed: skipped ({lines[-1][:200]})")
