@@ -293,7 +293,7 @@ def test_a_history_that_ends_with_a_prompt_is_no_task(streamed: bool) -> None:
 
     asyncio.run(stream()) if streamed else hearing(gate).run_sync(message_history=history)
     assert task_of(gate) == ""
-    assert [one.code for one in receipts(gate)] == ["ok"]
+    assert [(one.tool, one.code) for one in receipts(gate)] == [("licet session read", "ok"), ("add", "ok")]
     assert taints_of(gate)
 
 
