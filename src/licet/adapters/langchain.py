@@ -14,6 +14,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.runnables.config import var_child_runnable_config
 from langchain_core.tools import BaseTool, StructuredTool, ToolException
 
 from licet.adapters.approver import Pending
@@ -59,8 +60,10 @@ class Hears(BaseCallbackHandler):  # type: ignore[misc] # the framework is not i
         self, serialized: Any, inputs: Any, *, run_id: Any, parent_run_id: Any = None, **more: Any
     ) -> None:
         """Add the input to the task. A run inside of another has the words of a model, or the state of a graph."""
+        # langgraph before 1.2 does not tell a run with callbacks of its own that it is inside of another.
+        is_inside = parent_run_id is not None or var_child_runnable_config.get() is not None
         given = inputs.get("messages") if isinstance(inputs, Mapping) else None
-        if parent_run_id is None and given is not None:
+        if not is_inside and given is not None:
             every = given if isinstance(given, list) else [given]
             words = _words(every[0]) if len(every) == 1 else None
             self._tools.gate_tools.hear(words, history=len(every) > 1)
