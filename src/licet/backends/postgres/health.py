@@ -180,7 +180,7 @@ def _head(head: Mapping[str, Any], waiting: Mapping[str, Any], most: int | None,
     fix = "end what holds it back, below" if is_held else "run a node that holds the key of the ledger"
     if most is None or age <= most:
         return Check("ledger", "degraded", text, fix)
-    return Check("ledger", "no", f"{text}; calls are refused, since `max_head_age` is {_ago(most)}", fix)
+    return Check("ledger", "no", f"{text}; calls are refused, since the state has `max_head_age={most}s`", fix)
 
 
 def _held_back(rows: Sequence[Mapping[str, Any]], waiting: Mapping[str, Any]) -> Sequence[Check]:
