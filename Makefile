@@ -81,9 +81,13 @@ mutants: .venv ## change core/ one operator at a time: every change must fail a 
 mutants-sample: .venv ## the same on a sample of the modules that decide
 	@$(BIN)/python scripts/mutants.py scope set rules decide --sample 12
 
-bench: ## licet against its floor and its peers, as ratios
+bench: ## licet against its floor and its peers, as ratios; BENCH="--only NAME", "--against DIR" …
 	@$(ENVIRONMENT) .venv-bench requirements-bench.lock --source-lock requirements-bench-source.lock
-	@.venv-bench/bin/python -m benchmarks
+	@.venv-bench/bin/python -m benchmarks $(BENCH)
+
+record: .venv ## run all benchmarks, keep the run, and write the pages that state speeds
+	@$(MAKE) --no-print-directory bench BENCH=--write
+	@$(MAKE) --no-print-directory reference
 
 docs: ## the documentation, in site/
 	@$(ENVIRONMENT) .venv-docs requirements-docs.lock --without-licet
@@ -113,4 +117,4 @@ clean: ## remove everything that make made
 	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo transcripts test check test-all test-user test-interpreters test-peers lint compiled-tests format mutants mutants-sample bench docs pictures reference wheel lock clean .venv
+.PHONY: help demo transcripts test check test-all test-user test-interpreters test-peers lint compiled-tests format mutants mutants-sample bench record docs pictures reference wheel lock clean .venv

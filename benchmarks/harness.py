@@ -18,6 +18,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 __all__ = [
+    "PARTS",
     "Contestant",
     "Effort",
     "Row",
@@ -34,6 +35,12 @@ __all__ = [
     "versus_floor",
     "versus_peer",
 ]
+
+# Each is a module with a function `measure`, in the order of the table.
+PARTS = (
+    *("decisions", "building", "startup", "check", "lint", "learn", "fetch", "files", "governed", "flow", "receipts"),
+    *("programs", "inspection", "workers", "hooks", "wasm", "floods", "gateway", "nodes"),
+)
 
 
 class VerdictError(AssertionError):
@@ -154,7 +161,7 @@ class Target(Struct, frozen=True):
         return ratio <= self.limit if self.sense == "at most" else ratio >= self.limit
 
     def __str__(self) -> str:
-        return f"{'<=' if self.sense == 'at most' else '>='} {self.limit:g}"
+        return f"{'<=' if self.sense == 'at most' else '>='} {self.limit:.3g}"
 
 
 def at_most(limit: float) -> Target:

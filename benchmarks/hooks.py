@@ -21,12 +21,13 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from benchmarks.harness import Effort, Row, Target, Timing, VerdictError, at_most, duration, versus_floor
+from benchmarks.programs import RUN
 from licet.hooks.answering import client_words
 from licet.hooks.limits import HOOK_SECONDS
 
 __all__ = ["measure"]
 
-WARM, COLD, LINE, RUN, LATE = at_most(2), at_most(15), at_most(4), at_most(15), at_most(0)
+WARM, COLD, LINE, LATE = at_most(2), at_most(15), at_most(4), at_most(0)
 BARE = "python -I -S -c pass"
 BUSY = 4  # processes that only compute
 HOOKS, HOOKS_QUICK = 1000, 100

@@ -31,7 +31,7 @@ from licet.guard.execution import Layers
 
 __all__ = ["measure"]
 
-THROUGH_PROXY = at_most(5.5)
+THROUGH_PROXY, RUN = at_most(5.5), at_most(15)
 _REQUESTS = 150
 
 _CLIENT = f"""
@@ -141,7 +141,7 @@ def _whole_commands(effort: Effort) -> list[Row]:
             commands["others"] = others[1]
         times = spawn_race(commands, effort, environment={"XDG_STATE_HOME": place})
     rows = [
-        versus_floor("licet run -- true", "python -I -S -c pass", times["run"], times["interpreter"]),
+        versus_floor("licet run -- true", "python -I -S -c pass", times["run"], times["interpreter"], RUN),
         versus_floor("licet run -- true", "licet check", times["run"], times["licet"]),
     ]
     if others is None:

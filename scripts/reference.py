@@ -44,6 +44,11 @@ from licet.packages.server_packages import launch_of
 from licet.policy_files.schema import SHAPES
 
 ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT))  # for the benchmarks, which are in no distribution
+
+from benchmarks import pages as speeds  # noqa: E402
+from benchmarks.record import read_record  # noqa: E402
+
 DOCS = ROOT / "docs"
 PEERS = ROOT / "tests" / "peers" / "mcp_peers" / "peers.yaml"
 LIMIT = re.compile(r"^([A-Z]\w*) = .*?  # (.+)$", re.MULTILINE)
@@ -394,7 +399,7 @@ def mcp_servers() -> str:
 
 
 def parts() -> dict[str, dict[str, str]]:
-    """The text of each generated part, by page and name."""
+    """The text of each generated part, by page (from docs/) and name."""
     return {
         "algebra.md": {"grammar": grammar()},
         "commands.md": commands(),
@@ -403,6 +408,7 @@ def parts() -> dict[str, dict[str, str]]:
         "manifest.md": schemas(),
         "reference/api.md": {"names": names()},
         "reference/codes.md": {"codes": codes(), "limits": limits()},
+        **speeds.parts(read_record()),
         **agent_pages(table),
     }
 
