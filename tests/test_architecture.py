@@ -37,7 +37,7 @@ PURE_MODULES = {
     "__future__", "abc", "base64", "bisect", "collections", "collections.abc", "datetime", "decimal",
     "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "ipaddress", "itertools", "json", "keyword",
     "math", "operator", "re", "string", "types", "typing", "unicodedata",
-    "can_ada", "idna", "msgspec", "msgspec.structs", "packaging.specifiers", "packaging.version", "rfc8785",
+    "can_ada", "msgspec", "msgspec.structs", "packaging.specifiers", "packaging.version", "rfc8785",
 }  # fmt: skip
 IMPURE_BUILTINS = {
     "__builtins__", "__import__", "__loader__", "__spec__", "breakpoint", "compile", "eval", "exec", "exit", "globals",

@@ -15,6 +15,7 @@ import venv
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import files
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,14 @@ def test_each_adapter_imports_its_framework_which_an_extra_of_its_name_installs(
         source = (ROOT / "src" / "licet" / "adapters" / file).read_text("utf-8")
         known = {*sys.stdlib_module_names, "licet", "pydantic"}
         assert set(imported_packages(source)) - known == packages
+
+
+def test_each_package_that_the_project_asks_for_is_imported_by_it() -> None:
+    sources = (path.read_text("utf-8") for path in (ROOT / "src" / "licet").rglob("*.py"))
+    imported = {package for source in sources for package in imported_packages(source)}
+    asked = [canonicalize_name(Requirement(line).name) for line in PROJECT["project"]["dependencies"]]
+    modules = {name: {file.parts[0].partition(".")[0] for file in files(name) or ()} for name in asked}
+    assert [name for name in asked if not modules[name] & imported] == []
 
 
 def imported_packages(source: str) -> Iterator[str]:
