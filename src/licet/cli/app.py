@@ -148,7 +148,7 @@ class Licet(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what applies to all commands."""
         formatter.write(
-            "\nMore about one command: licet COMMAND --help. Every command takes --json.\n"
+            "\nMore about one command: licet COMMAND --help. Every command but hook takes --json.\n"
             "Exit codes: 0 success; 1 denied, a problem, or (diff) more allowed;\n"
             "2 bad command line; 70 internal error; 74 the output cannot be written.\n"
         )
