@@ -86,6 +86,8 @@ def _commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
+    if not (ROOT / ".git").exists():
+        return "unknown"  # a copy of the sources
     changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks")
     own = {"benchmarks/record.json", "benchmarks/README.md"}
     is_changed = any(line[3:] not in own for line in changed.splitlines())
