@@ -58,7 +58,7 @@ from licet.policy_files.policy_paths import LOCK_FILE
 @click.command(name="check")
 @click.argument("files", metavar="[FILE]...", type=FILE, nargs=-1)
 @setting_options
-@click.option("--locked", is_flag=True, help="Fail if there is no licet.lock, or if anything differs from it.")
+@click.option("--locked", is_flag=True, help="Fail if there is no licet.lock, or for a difference as above.")
 @report_options
 @click.pass_context
 def command(
