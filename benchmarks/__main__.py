@@ -42,7 +42,7 @@ def main() -> int:
     measured = measure(parts, chosen.only, Effort.quick() if chosen.quick else Effort.full())
     rows = [row for found in measured.values() for row in found]
     if chosen.write:
-        write_record(record_of(measured, quick=chosen.quick))
+        write_record(record_of(measured, quick=chosen.quick), FILE)
         print(f"wrote {FILE}: `make reference` writes the pages", file=sys.stderr)
     failed = [row for row in rows if row.verdict in ("MISSED", "not measured")]
     if chosen.json:

@@ -57,6 +57,7 @@ def nanoseconds(text: str) -> float | None:
 
 def compare(there: Path, parts: Sequence[str], words: Sequence[str], *, runs: int, quick: bool) -> list[Compared]:
     """Run the parts in both checkouts in turns, and compare the rows whose names have one of the words."""
+    python_of(there)  # raises before anything was measured
     measured: dict[Path, dict[tuple[str, str], Times]] = {ROOT: {}, there: {}}
     for number in range(runs):
         order = (ROOT, there) if number % 2 == 0 else (there, ROOT)

@@ -40,10 +40,11 @@ def targets_in(module: str) -> set[Target]:
     """The targets that the source of a part has, of numbers and of constants of that module."""
     tree = ast.parse((ROOT / "benchmarks" / f"{module}.py").read_text("utf-8"))
     constants = {
-        name.id: node.value
+        name.id: value
         for node in tree.body
         if isinstance(node, ast.Assign)
-        for name in node.targets
+        for target in node.targets
+        for name, value in _assigned(target, node.value)
         if isinstance(name, ast.Name)
     }
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
@@ -52,11 +53,17 @@ def targets_in(module: str) -> set[Target]:
         if isinstance(call.func, ast.Name) and call.func.id in ("at_most", "at_least") and len(call.args) == 1:
             limit = call.args[0]
             if isinstance(limit, ast.Name):
-                limit = constants.get(limit.id, limit)
-            if not isinstance(limit, ast.Name):
-                value = eval(compile(ast.Expression(limit), module, "eval"))
-                found.add(Target("at most" if call.func.id == "at_most" else "at least", float(value)))
+                limit = constants[limit.id]
+            value = eval(compile(ast.Expression(limit), module, "eval"))
+            found.add(Target("at most" if call.func.id == "at_most" else "at least", float(value)))
     return found
+
+
+def _assigned(target: ast.expr, value: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+    """The names of an assignment, each with its value: `A, B = 1, 2` has two."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        return list(zip(target.elts, value.elts, strict=True))
+    return [(target, value)]
 
 
 def code_targets(part: str) -> set[Target]:
@@ -183,6 +190,18 @@ def test_a_cheap_part_is_measured_and_some_of_its_rows_shown(
     assert "read a small file" not in shown
     ran(monkeypatch, "--quick", "--only", "REPLACE a small")
     assert "replace a small file" in capsys.readouterr().out
+
+
+def test_a_complete_run_becomes_the_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Effort, "quick", lambda: Effort(rounds=2, slice_ns=100_000, processes=1))
+    monkeypatch.setattr(command, "PARTS", ("files",))
+    monkeypatch.setattr(command, "FILE", tmp_path / "record.json")
+    ran(monkeypatch, "--quick", "--write")
+    record = read_record(tmp_path / "record.json")
+    assert (list(record.rows), record.quick, record.note) == (["files"], True, "")
+    assert record.row("read a small file", "open().read()") is not None
+    made = pages.parts(record)
+    assert made["../benchmarks/README.md"]["run"].startswith("One run with `--quick` of commit ")
 
 
 @pytest.mark.parametrize(
