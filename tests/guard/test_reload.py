@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from licet import Backends, Context, Gate, Manifest, Refused, run, tool
+from licet.core.decision.request import Ground
 from licet.core.values import Origin, Problem
 from licet.guard.gate import _Delegated
 from licet.guard.ports import Answer, Question
@@ -151,3 +152,38 @@ def test_a_session_is_refused_after_a_reload_for_another_agent() -> None:
 
     refused = ["SESSION_ENDED", "MANIFEST_CHANGED", "SESSION_ENDED"]
     assert asyncio.run(go()) == ["ALLOWED", "ALLOWED", *refused, "ALLOWED"]
+
+
+def test_a_withdrawn_policy_denies_every_call_until_one_is_loaded_again() -> None:
+    gate = gate_of(peek)
+    child = gate.delegated("helper", ["fs:read:/srv"])
+    gate.withdraw(Ground("MANIFEST_CHANGED", "the files say something else", fix="review them"))
+    gate.renew_standing()  # before each call: it must not load what was withdrawn
+    results = [run(one, "peek") for one in (gate, child)]
+    assert [one.reason for one in results] == ["MANIFEST_CHANGED", "MANIFEST_CHANGED"]
+    assert results[0].error == "MANIFEST_CHANGED: the files say something else"
+    assert "review them" in results[0].explain()
+    gate.reload(manifest("peek"))
+    assert [run(one, "peek").ok for one in (gate, child)] == [True, True]
+
+
+def test_an_end_of_a_standing_approval_does_not_bring_a_withdrawn_policy_back() -> None:
+    """`renew_standing` loads the manifest of the gate again if the approval that it was loaded with has ended."""
+    gate = gate_of(drop)
+    withdrawn = replace(gate.manifest, standing_problem="it has ended")
+    gate._finds_standing = True  # type: ignore[misc]  # as the gates of commands
+    gate.manifest = replace(gate.manifest, standing_problem="it has ended")
+    gate.withdraw(Ground("MANIFEST_CHANGED", "the files say something else"), withdrawn)
+    gate.ports = replace(gate.ports, standing=_AlwaysStanding())
+    gate.renew_standing()
+    assert run(gate, "drop").reason == "MANIFEST_CHANGED"
+
+
+class _AlwaysStanding:
+    """Standing approvals of which one is found, whatever is asked."""
+
+    def find(self, id: str | None, manifest: str, approvals: Any) -> Any:  # noqa: A002
+        return None
+
+    def stands(self, approval: Any) -> bool:
+        return True

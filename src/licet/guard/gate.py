@@ -132,14 +132,26 @@ class BareGate(GateFacts):
     def reload(self, manifest: Manifest) -> None:
         """Use another manifest for all later calls. A running call keeps its own, and older approvals are void.
 
-        The manifest is in force even if this raises `RegistrationRefused` with the tools that do not fit it: their
-        calls are denied. If the manifest cannot be used, or differs from its lock, every call is denied. An argument
-        that is not a Manifest raises `TypeError` and changes nothing. Concurrent reloads run one after another.
+        The manifest is in force even if this raises `RegistrationRefused` with the tools that do not fit it, as
+        building the gate does: their calls are denied. If the manifest cannot be used, or differs from its lock, every
+        call is denied. An argument that is not a Manifest raises `TypeError` and changes nothing. Concurrent reloads
+        run one after another.
         """
         if not isinstance(manifest, Manifest):
             raise TypeError(f"expected a Manifest, as `load_manifest` returns it, found {type(manifest).__name__}")
         with self._loading:
             self._reload(manifest)
+
+    def withdraw(self, why: Ground, manifest: Manifest | None = None) -> None:
+        """Deny all later calls for a reason, until a manifest is loaded again; older approvals are void.
+
+        For who finds that the policy in force is not that of its files any more. `manifest` is what they say now, if
+        that is known, and is never used.
+        """
+        with self._loading:
+            now = manifest or self.manifest
+            policy = RegisteredTools(now, now.digest, {}, unusable=why.text, grounds=(why,))
+            self._switch(self.manifest, policy)
 
     def _reload(self, manifest: Manifest) -> None:
         at_build = not hasattr(self, "_policy")
@@ -150,11 +162,12 @@ class BareGate(GateFacts):
         if self.pin is not None:
             manifest = replace(manifest, pinned="Gate(pin=…)")
         manifest = self._with_standing(manifest)
-        twice = len({tool.name for tool in self.tools}) < len(self.tools)
+        # Building and reloading refuse the same: with `deny`, tools may misfit, but none may be there twice.
+        refuses = self.on_misfit != "deny" or len({tool.name for tool in self.tools}) < len(self.tools)
         try:
             manifest = self.narrow(manifest)
             self._check_lock(manifest)
-            policy = self._register(manifest, refuse=at_build and (self.on_misfit != "deny" or twice))
+            policy = self._register(manifest, refuse=at_build and refuses)
         except BaseException as error:
             if not at_build:  # the old manifest may allow more than this one
                 found = error.decision.rules[0].text if isinstance(error, Refused) else type(error).__name__
@@ -167,7 +180,7 @@ class BareGate(GateFacts):
             self.manifest, self._policy, self._flow = manifest, policy, policy.flow
             return
         self._switch(manifest, policy)
-        if policy.misfits and self._reports:
+        if policy.misfits and refuses and self._reports:
             raise RegistrationRefused(policy.misfits)
 
     def _with_standing(self, manifest: Manifest) -> Manifest:
@@ -198,6 +211,8 @@ class BareGate(GateFacts):
 
         A gate that searches for one by itself may run for days: the person gives it when the first call was refused.
         """
+        if self._policy.unusable:  # what is not in force is not loaded again by the way
+            return
         manifest = self._policy.manifest
         standing = manifest.standing
         if standing is None and not (manifest.standing_problem and self._finds_standing):
