@@ -134,6 +134,8 @@ WITHIN = {
         "KeyKept",
         "SessionOpened",
         "SessionEnded",
+        "PolicyLoaded",
+        "PolicyWithdrawn",
         "Event",
         "all_events",
     },

@@ -76,6 +76,9 @@ class ScriptedBackend(GovernedServers):
         self.slow_subscriptions = asyncio.Event()
         self.slow_subscriptions.set()
 
+    async def renew_tools(self) -> None:
+        """None of its tools has a check."""
+
     def acts(self) -> dict[str, Act]:
         return {
             "echo": self._echo,

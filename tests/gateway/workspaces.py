@@ -43,7 +43,7 @@ class Workspace:
         self.place, self.state = place.resolve(), state
         self.reports: list[str] = []
         place.mkdir(parents=True, exist_ok=True)
-        entries = {name: _entry(about) for name, about in servers.items()}
+        entries = {name: entry_of(about) for name, about in servers.items()}
         self._write("licet.yaml", {"servers": entries, **shared})
         self._write(
             AGENT, {"agent": "desk", "capabilities": dict(capabilities), **({"flow": dict(flow)} if flow else {})}
@@ -121,7 +121,7 @@ def _portable(lists: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, 
     return {kind: tuple(portable(one, places) for one in found) for kind, found in lists.items()}
 
 
-def _entry(about: Mapping[str, Any]) -> dict[str, Any]:
+def entry_of(about: Mapping[str, Any]) -> dict[str, Any]:
     words = about.get("command") or command(about["script"])
     return {"command": words, **{key: about[key] for key in about if key not in ("script", "locked", "command")}}
 

@@ -36,6 +36,7 @@ from msgspec import Struct
 
 from licet.adapters.approver import TURN, Pending, Turn, installed_in, pending_question
 from licet.declare.plain_json import plain_json
+from licet.guard.freezing import waited_for
 from licet.guard.gate import BareGate
 from licet.guard.result import Result
 from licet.guard.session import Session
@@ -184,6 +185,7 @@ class GateTools:
         self._owned = not isinstance(session, Session)
         self._by, self.asks = by, asks
         self._has_heard = False  # whether a run was heard before
+        self._told: set[str] = set()  # the tools that it was logged of why they are not shown
         self._approver = installed_in(self.gate)
         ready = (name for name, one in sorted(self.gate.policy.tools.items()) if one.ready)
         try:
@@ -191,14 +193,39 @@ class GateTools:
         except Clash as clash:
             raise ValueError(f"{clash}: rename one of them") from None
 
-    def offered(self) -> list[Offered]:
-        """The tools that this agent may call, by name."""
+    def offered(self, *, checked: bool = True) -> list[Offered]:
+        """The tools that this agent may call, by name; without those that cannot run here, as they say themselves now.
+
+        With `checked=False` the framework asks `is_offered` of each whenever it shows them to a model.
+        """
         tools = self.gate.policy.tools
+        unavailable: Mapping[str, str] = {}
+        if checked and any(one.ready and one.tool.available is not None for one in tools.values()):
+            unavailable = waited_for(self.session.unavailable)
+            self._tell(unavailable)
         return [
             Offered(shown, name, tools[name].tool.description, _object_schema(tools[name].tool.schema))
             for shown, name in self._shown.items()
-            if self.is_ready(shown)
+            if self.is_ready(shown) and name not in unavailable
         ]
+
+    async def is_offered(self, shown: str) -> bool:
+        """Whether a tool can still be called, and can run here, as it says itself now."""
+        if not self.is_ready(shown):
+            return False
+        name = self._shown[shown]
+        unavailable = await self.gate.checks.unavailable(self.session, (name,))
+        self._tell(unavailable)
+        if name not in unavailable:
+            self._told.discard(name)
+        return name not in unavailable
+
+    def _tell(self, unavailable: Mapping[str, str]) -> None:
+        """Log why tools are not shown, once as long as they are not."""
+        for name, why in unavailable.items():
+            if name not in self._told:
+                self._told.add(name)
+                _log.warning("%s is not shown to the model: %s", name, why)
 
     def is_ready(self, shown: str) -> bool:
         """Whether a tool can still be called: another manifest may have been loaded."""

@@ -34,7 +34,7 @@ _OWN_GUARDS = {
 def tools(gate: BareGate, *, session: str | Session, by: str = "framework") -> Tools[Any]:
     """The tools that this agent may call, for `Agent(tools=…)`. `by` is recorded as who approves calls."""
     made = GateTools(gate, session, by)
-    return Tools([_tool(made, one) for one in made.offered()], made)
+    return Tools([_tool(made, one) for one in made.offered(checked=False)], made)
 
 
 class Hears(RunHooks):  # type: ignore[misc] # the framework is not installed where types are checked
@@ -82,7 +82,7 @@ def _tool(made: GateTools, one: Offered) -> Any:
             return True  # the call itself then fails too, and is refused
 
     async def is_enabled(*_: object) -> bool:
-        return made.is_ready(one.name)
+        return await made.is_offered(one.name)
 
     return FunctionTool(
         name=one.name,

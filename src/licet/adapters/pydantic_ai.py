@@ -23,7 +23,7 @@ from licet.guard.session import Session
 def tools(gate: BareGate, *, session: str | Session, by: str = "framework") -> Tools[Any]:
     """The tools that this agent may call, for `Agent(tools=…)`. `by` is recorded as who approves calls."""
     made = GateTools(gate, session, by)
-    return Tools([_tool(made, one) for one in made.offered()], made)
+    return Tools([_tool(made, one) for one in made.offered(checked=False)], made)
 
 
 _RUNNING: ContextVar[bool] = ContextVar("_RUNNING", default=False)  # whether a run that is heard goes on
@@ -70,7 +70,7 @@ def _tool(made: GateTools, one: Offered) -> Any:
         return outcome.text
 
     async def prepare(_: object, definition: ToolDefinition) -> ToolDefinition | None:
-        return definition if made.is_ready(one.name) else None
+        return definition if await made.is_offered(one.name) else None
 
     tool = Tool.from_schema(call, one.name, one.description, dict(one.schema), takes_ctx=True)
     tool.prepare = prepare

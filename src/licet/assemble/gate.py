@@ -402,6 +402,7 @@ class CommandGate(Gate):
 
     _imports = "drop"
     _finds_standing = True
+    outdated: Callable[[], bool] | None = None  # whether files of the policy have changed, where somebody looks
 
     def reload(self, manifest: Manifest) -> None:
         """Decide later calls by this manifest. A running call keeps its own; earlier approvals are void."""
@@ -410,6 +411,15 @@ class CommandGate(Gate):
             reach = registered.reach
             if reach is not None and not registered.unavailable and _reaches_files(registered):
                 search_ahead(reach)
+
+    def replace(self, manifest: Manifest, tools: Iterable[Tool]) -> None:
+        """Decide later calls by this manifest and with these tools, as `reload` does with the same tools."""
+        with self._loading:
+            self.tools = tuple(tools)
+            self.reload(manifest)
+
+    def is_outdated(self) -> bool:
+        return self.outdated is not None and self.outdated()
 
 
 def _reaches_files(registered: Registered) -> bool:

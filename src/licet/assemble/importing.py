@@ -11,7 +11,7 @@ import os
 import sys
 import sysconfig
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -23,7 +23,7 @@ from licet.core.values import Origin, Problem
 from licet.declare import Tool
 from licet.declare.decorator import with_spec
 from licet.errors import ManifestError
-from licet.packages.locked_tools import refuse_changed
+from licet.packages.locked_tools import UnreadableSource, refuse_changed, source_hash
 from licet.policy_files.policy_paths import policy_root
 from licet.source.declarations import Modules, find_tool, shown_file
 from licet.source.finder import InstalledSource, KnownModules
@@ -49,11 +49,34 @@ _REVIEWED = (
 )
 
 
-def imported_tools(manifest: Manifest) -> list[Tool]:
+class LoadedFiles:
+    """The files of code that this process has imported for a policy. It cannot import one of them again."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[str, str] = {}
+
+    def check(self, files: Iterable[str], origin: Origin) -> dict[str, str]:
+        """The hashes of files as they are now; `ManifestError` if one was imported, and is not as it was then."""
+        try:
+            now = {file: source_hash(file) for file in dict.fromkeys(files)}
+        except UnreadableSource as error:
+            raise ManifestError([Problem(origin, str(error), "code that can be read")]) from None
+        for file, value in now.items():
+            if self._hashes.get(file, value) != value:
+                found, hint = f"{file}, which has changed since it was imported", "start the command again"
+                raise ManifestError([Problem(origin, found, "the code that runs", hint)])
+        return now
+
+    def add(self, hashes: Mapping[str, str]) -> None:
+        """Files that are imported now."""
+        self._hashes |= hashes
+
+
+def imported_tools(manifest: Manifest, loaded: LoadedFiles | None = None) -> list[Tool]:
     """Import the tools that a manifest names with `from:`; their code runs.
 
     Raises `ManifestError` for a tool that declares something else than its source, because nobody has reviewed that,
-    and `Refused` for one that differs from the lock.
+    and `Refused` for one that differs from the lock. A process that may do this again keeps what it has `loaded`.
     """
     roots = code_roots(manifest)
     wanted = {name: source for name, source in manifest.sources.items() if name in manifest.admissions}
@@ -68,7 +91,12 @@ def imported_tools(manifest: Manifest) -> list[Tool]:
     if project.doubled:
         hint = "remove one: which of them is loaded would depend on the order in which Python looks"
         raise ManifestError([Problem(manifest.origin, project.doubled, "one of them", hint)])
+    files = [place.file for place in project.modules.values() if place.file]
+    files += [*project.wasm, *(file for module in installed for _, file in module.loaded)]
+    hashes = loaded.check(files, manifest.origin) if loaded is not None else {}
     refuse_changed(manifest, (spec for spec in reviewed.values() if isinstance(spec, ToolSpec)))
+    if loaded is not None:
+        loaded.add(hashes)
     _make_importable(project, [reference.partition(":")[0] for reference, _ in wanted.values()])
     _load_from_source(installed, project, manifest.origin)
     tools = [

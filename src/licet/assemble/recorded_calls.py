@@ -16,6 +16,7 @@ from licet.core.ledger.entry import BodiesFact, LinkedEntry, check_row, read_ent
 from licet.core.ledger.recorded_checks import UNLISTED
 from licet.core.policy.manifest import Manifest
 from licet.guard.flow_steps import value_of_mcp
+from licet.guard.policy_record import POLICY_CHANGE
 from licet.guard.read_elsewhere import SESSION_READ
 from licet.guard.session_end import SESSION_END
 
@@ -71,7 +72,7 @@ def recorded_calls(ledger: Path | str, session: str | None = None) -> Iterator[R
             same = (entry.id, entry.agent, entry.session, entry.tool, entry.time)
             if entry.kind == "decision":
                 began.setdefault(same, row.number)
-            elif entry.kind == "receipt" and entry.tool not in (SESSION_END, SESSION_READ):
+            elif entry.kind == "receipt" and entry.tool not in (SESSION_END, SESSION_READ, POLICY_CHANGE):
                 yield _call(entry, began.pop(same, row.number), row.number)
 
 

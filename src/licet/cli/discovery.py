@@ -6,7 +6,6 @@ silently be another directory than its author meant.
 """
 
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -118,21 +117,10 @@ def require_trust(named: Named, manifest: "Manifest", *, lock: bool = True) -> N
     if not named.must_be_accepted:
         return
     from licet.cli.output import fail
-    from licet.policy_files.trust import TrustListError, acceptance, lock_state
+    from licet.policy_files.trust import unaccepted
 
-    path, real = named.path, os.path.realpath(named.path)
-    how = "`licet trust`" if not named.by_hand else f"`licet trust {shlex.quote(str(path))}`"
-    if real != os.path.abspath(path):
-        # Otherwise the author of the link could apply a policy to a directory for which it was not accepted.
-        instead = "such a policy is used only if you name it" if not named.by_hand else "--accepted needs the real path"
-        fail(f"{path} is reached through a link, to {real}: {instead}")
-    try:
-        found = acceptance(path, manifest.digest, lock_state(manifest) if lock else None)
-    except TrustListError as wrong:
-        fail(f"{path} {'must be accepted' if named.by_hand else 'was found, not named'}, and {wrong}")
-    if found.answer != "accepted":
-        or_name_it = ", or name it" if found.answer == "unknown" and not named.by_hand else ""
-        fail(f"{found.why}: review and accept {found.to_review} with {how}{or_name_it}")
+    if why := unaccepted(named.path, manifest, by_hand=named.by_hand, lock=lock):
+        fail(why)
 
 
 def check_setting(named: Named, setting: Setting) -> None:

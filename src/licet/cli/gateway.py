@@ -38,6 +38,7 @@ from licet.declare import Tool
 from licet.errors import LicetError
 from licet.mcp.shown_names import Naming, naming
 from licet.policy_files.policy_paths import policy_root
+from licet.policy_files.policy_source import PolicySource
 from licet.sandbox.programs.early_supervisor import supervisor_ahead
 from licet.sandbox.programs.supervisor_client import Supervisor
 
@@ -133,7 +134,7 @@ def command(
     if not observe and (observe_for is not None or is_open):
         raise click.UsageError("--for and --open are options of --observe")
     ready = click.get_current_context().with_resource(supervisor_ahead())
-    policy, place, setting = served_policy(manifest, state, setting, observe=observe, accepted=accepted)
+    policy, place, setting, source = served_policy(manifest, state, setting, observe=observe, accepted=accepted)
     if not policy.servers:
         hint = other_workspace(policy, tools_without_server(policy)) or "`licet serve` offers tools"
         fail(f"{policy.origin.file}: there are no `servers:` to stand in front of; {hint}")
@@ -154,7 +155,7 @@ def command(
         except LicetError as wrong:
             fail(str(wrong))
     try:
-        serve(policy, place, names, session, secrets, setting, observed=observed, ready=ready, task=task)
+        serve(policy, place, names, session, secrets, setting, source, observed=observed, ready=ready, task=task)
     finally:
         if observed is not None and observed.recording is not None:
             _report_recording(observed.recording)
@@ -212,8 +213,8 @@ def served_policy(
     *,
     observe: bool = False,
     accepted: bool = False,
-) -> tuple[Manifest, State, Setting]:
-    """The manifest to serve under, the state directory, and the working directory; exits if it cannot be used.
+) -> tuple[Manifest, State, Setting, PolicySource]:
+    """The manifest to serve under, the state, the working directory, and where it is from; exits if it cannot be used.
 
     Clients start their servers anywhere, often in `/`. So `${workdir}` is the directory of the policy if none is named,
     and not the one that this process happens to be in. With `observe` the policy need not be as it was locked. With
@@ -225,12 +226,21 @@ def served_policy(
         fail(f"--workdir {workdir}: there is no such directory")
     setting = replace(setting, workdir=workdir)
     check_setting(named, setting)
+    source = PolicySource(  # before the first look into a file, so that no later change is missed
+        named.path,
+        setting.workspace,
+        setting.personality,
+        setting.organisation,
+        must_be_accepted=named.must_be_accepted,
+        by_hand=named.by_hand,
+        as_locked=not observe,
+    )
     policy = sound_manifest(named.path, setting)
     require_trust(named, policy)
     if policy.lock_problem is not None and not observe:
         fail(str(policy.lock_problem))
     report(f"${{workdir}} is {straight(workdir)}")
-    return policy, state or state_of_policy(named.path), setting
+    return policy, state or state_of_policy(named.path), setting, source
 
 
 def serve(
@@ -240,7 +250,9 @@ def serve(
     session: str | None,
     secrets: Path | None,
     setting: Setting,
+    source: PolicySource,
     own_tools: Sequence[Tool] | None = None,
+    own_tools_of: Callable[[Manifest], Sequence[Tool]] | None = None,
     observed: "Observation | None" = None,
     ready: Supervisor | None = None,
     task: str = "",
@@ -262,6 +274,8 @@ def serve(
             ready=ready,
             task=task,
             is_resumed=session is not None,
+            source=source,
+            own_tools_of=own_tools_of,
         )
         asyncio.run(serve_stdio(backend, names, report))
     except InvalidSession as wrong:

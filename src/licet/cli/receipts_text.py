@@ -52,6 +52,8 @@ _HAPPENED = {
     "KeyKept": "stand-ins that went on as they are",
     "SessionOpened": "session opened",
     "SessionEnded": "session ended",
+    "PolicyLoaded": "policy loaded again",
+    "PolicyWithdrawn": "policy withdrawn",
 }
 _ENDS = {"seen": "end seen by licet", "reported": "end reported by the agent", "unknown": "end unknown"}
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which

@@ -8,6 +8,9 @@ from licet.assemble.states import State
 from licet.cli.gateway import serve, served_policy, serving_options
 from licet.cli.options import Setting
 from licet.cli.output import fail
+from licet.core.policy.manifest import Manifest
+from licet.declare import Tool
+from licet.errors import LicetError
 
 
 @click.command(name="serve")
@@ -34,10 +37,23 @@ def command(
       licet serve research.yaml
       licet serve research.yaml --task "Send the notes to dora@example.com"
     """
-    policy, place, setting = served_policy(manifest, state, setting, accepted=accepted)
-    from licet.assemble.importing import imported_tools
+    policy, place, setting, source = served_policy(manifest, state, setting, accepted=accepted)
+    from licet.assemble.importing import LoadedFiles, imported_tools
 
-    tools = imported_tools(policy)
-    if not tools:
-        fail(f"{policy.origin.file}: no tool here has a function: name one with `from:` under `tools`")
-    serve(policy, place, "whole", session, secrets, setting, tools, task=task)
+    loaded = LoadedFiles()
+
+    def tools_of(policy: Manifest) -> list[Tool]:
+        tools = imported_tools(policy, loaded)
+        if not tools:
+            raise NoTools(f"{policy.origin.file}: no tool here has a function: name one with `from:` under `tools`")
+        return tools
+
+    try:
+        tools = tools_of(policy)
+    except NoTools as error:
+        fail(str(error))
+    serve(policy, place, "whole", session, secrets, setting, source, tools, tools_of, task=task)
+
+
+class NoTools(LicetError):
+    """There is nothing to serve."""

@@ -30,7 +30,7 @@ class ShownTool(Struct, frozen=True):
 
     name: str  # `server.tool`
     definition: dict[str, Any]  # the locked one
-    listed: bool = True  # False while its server does not offer it as it was locked: its calls are refused
+    listed: bool = True  # False while its server does not offer it as it was locked, or it cannot run here
 
 
 class Offered(Struct, frozen=True):
@@ -102,9 +102,16 @@ class ShownLists:
     ) -> None:
         self._policy, self._locked, self._places, self._all_listed = policy, locked, dict(places), all_listed
         self.running: Mapping[str, RunningServer] = {}
+        self.unavailable: Mapping[str, str] = {}  # tools of the workspace that say that they cannot run here, and why
         self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
         self._own_definitions: dict[str, tuple[Tool, dict[str, Any]]] = {}
         self._definitions: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def use(self, locked: Mapping[str, LockedServer]) -> None:
+        """Take another lock. Definitions of servers that it has as before stay the same objects."""
+        same = {name for name, one in locked.items() if self._locked.get(name) == one}
+        self._definitions = {key: made for key, made in self._definitions.items() if key[0] in same}
+        self._locked = locked
 
     def changes(self) -> list[Changed]:
         """Make the lists again, and name those that are others now."""
@@ -181,7 +188,7 @@ class ShownLists:
             if not registered.ready:
                 continue
             if server not in self.running:
-                found.append(ShownTool(name, self._own(name, registered.tool)))
+                found.append(ShownTool(name, self._own(name, registered.tool), name not in self.unavailable))
             elif tool not in (RESOURCES, PROMPTS):
                 is_listed = self._is_listed(server, "tools", tool)
                 found.append(ShownTool(name, self.definition(server, "tools", tool), is_listed))

@@ -55,6 +55,7 @@ class Connection:
         self._servers, self._client = servers, servers.client
         self._client.send = send
         self._names = names
+        servers.renamed = self._use_names
         self._closed = False
         self._catalog = Catalog(servers.lists, names, self._client.claims.version)
         self._subscriptions = Subscriptions(
@@ -90,6 +91,8 @@ class Connection:
         try:
             match message:
                 case Request():
+                    if not self._client.era:  # what the client is told first is what the files say now
+                        await self._servers.renew()
                     self._take_request(message)
                 case Notification():
                     self._take_notification(message)
@@ -172,6 +175,10 @@ class Connection:
             self._client.claims = claims
         return self._client.claims, row
 
+    def _use_names(self, names: Naming) -> None:
+        """Show the lists of another policy. Raises `Clash`."""
+        self._catalog, self._names = Catalog(self._servers.lists, names, self._client.claims.version), names
+
     def _start(self, era: Era, claims: Claims) -> None:
         self._catalog = Catalog(self._servers.lists, self._names, claims.version)
         self._servers.client_is(claims)
@@ -199,6 +206,7 @@ class Connection:
     async def _outcome(self, call: ClientCall, params: dict[str, Any]) -> Callable[[Id], Message]:
         """How a request is answered. A refusal of a tool call is a result: a protocol error would end some agents."""
         try:
+            await self._servers.renew()
             result = await self._handlers[call.method](call, params)
             return partial(Response, result=result)
         except ProtocolError as error:
@@ -224,6 +232,8 @@ class Connection:
         return shaped
 
     async def _list(self, kind: ListKind, call: ClientCall, params: dict[str, Any]) -> dict[str, Any]:
+        if kind == "tools":
+            await self._servers.renew_tools()
         return protocol.for_version(call.method, self._catalog.page(kind, params.get("cursor")), call.version)
 
     async def _call_tool(self, call: ClientCall, params: dict[str, Any]) -> dict[str, Any]:

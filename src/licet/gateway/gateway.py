@@ -5,9 +5,11 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.expected_lock import machine_places
@@ -29,18 +31,22 @@ from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.foreseen import is_needed, process_misfits
 from licet.core.decision.reach import Reach
+from licet.core.policy.lock import LockedServer, NamedPlaces
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.declare import Tool
 from licet.gateway.governed_servers import AsksServers, GovernedServers
 from licet.gateway.observation import Observation, Observing, observed_policy
+from licet.gateway.policy_changes import PolicyChanges
 from licet.gateway.questions import ClientApprover
-from licet.gateway.running_server import RunningServer, Start, reach_of, server_tools, tools_of
+from licet.gateway.running_server import RunningServer, Start, reach_of, server_tools, tools_of, walls_of
 from licet.guard.gate import BareGate
 from licet.guard.session import Session
 from licet.mcp.http_link import remote_link
 from licet.mcp.link import Link, PipeLink
+from licet.mcp.shown_names import Naming, naming
 from licet.packages.locked_tools import is_pinned, pinned_here
+from licet.policy_files.policy_source import PolicyRefused, PolicySource, meaning
 from licet.policy_files.server_tools import is_other_server
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.supervisor_client import Supervisor
@@ -71,29 +77,20 @@ def gateway_servers(
     ready: Supervisor | None = None,
     task: str = "",
     is_resumed: bool = False,
+    source: PolicySource | None = None,
+    own_tools_of: Callable[[Manifest], Sequence[Tool]] | None = None,
 ) -> GovernedServers:
     """What one connection serves: the tools of servers or, if they are given, those of the workspace.
 
     With `observed`, of the same manifest, the policy is not enforced for a while. `ready` is a supervisor that was
     started in advance, for the first server. `task` is what the user said. A conversation that `is_resumed` counts as
-    one that has read text of others, and so does one that is told what no lock pins. Raises `ServerError`,
-    `RegistrationRefused` or `InvalidSession`.
+    one that has read text of others, and so does one that is told what no lock pins. Without a `source` the policy
+    stays as it is; otherwise it is loaded again when a file of it changes, and `own_tools_of` then gives the tools of
+    the workspace. Raises `ServerError`, `RegistrationRefused` or `InvalidSession`.
     """
     places = Places.here(workdir)
-    servers = servers_of(manifest.servers) if own_tools is None else {}
-    if observed is None:
-        lacking = not_locked(manifest, servers)
-        for why in lacking.values():
-            report(why)
-        if lacking and len(lacking) == len(servers):
-            raise ServerError("; ".join(lacking.values()))
-        manifest = pinned_here(manifest)
-        servers = {name: server for name, server in servers.items() if name not in lacking}
-    else:
-        manifest, servers = observed.manifest, {name: servers[name] for name in observed.offered}
-    announces = {name: server.client.capabilities for name, server in servers.items()}
     named = machine_places(places.workdir, places.home) if own_tools is None else {}
-    tools = server_tools(manifest, named) if own_tools is None else own_tools
+    behind = _declared(manifest, own_tools, named, report) if observed is None else _offered(observed, named)
     walls = ProgramWalls(HttpClient())
     asks = AsksServers(workers_of(walls))
     approver = ClientApprover(stored_approvals(state), lambda tool: _through_client(gate, tool))
@@ -103,42 +100,161 @@ def gateway_servers(
     )
     recording = observed.recording if observed is not None else None
     observers = [recording] if recording is not None else []
-    gate = CommandGate(manifest, tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
-    # While observing, every server is used; otherwise those of which something is admitted, or may be called.
-    admitted = [name for name in servers if observed or any(one.reach is not None for one in tools_of(gate, name))]
-    reaches = {name: reach_of(gate, servers[name], places) for name in admitted}
-    _report_misfits(gate, reaches, servers, report, refuse=observed is None)
-    servers = {name: _with_known_roots(server, reaches.get(name), places) for name, server in servers.items()}
-    locked = manifest.lock.servers if manifest.lock is not None else {}
+    gate = CommandGate(behind.manifest, behind.tools, backends, workdir=workdir, on_misfit="deny", observers=observers)
+    made = _Assembly(gate, backends, places, named, report, observed)
+    servers = made.known_servers(behind)
     observing = _observing(gate, observed, servers, backends, workdir) if observed is not None else None
-    governed = asks.servers = GovernedServers(
+    governed = asks.servers = made.governed = GovernedServers(
         _session(gate, session, observing, task, _tainted(observed, is_resumed=is_resumed)),
         servers,
-        locked if observed is None else observed.offered,
+        behind.locked,
         places=named,
+        names=behind.names,
         report=report,
-        may_know_root=lambda server, path: _may_know(servers[server], reaches.get(server), path),
+        may_know_root=made.may_know_root,
         observing=observing,
     )
-    is_open = bool(observed and observed.is_open)
-    used = [name for name in servers if observed or any(one.ready for one in tools_of(gate, name))]
-    starts = {name: Start(gate, servers[name], places) for name in used}
-    governed.add(
-        RunningServer(
-            start.server,
-            locked.get(name),
-            _links(gate, start, reaches[name], backends, places, report, is_open=is_open),
+    governed.add(made.running(servers, behind).values())
+    if source is not None:
+        change = partial(made.change, behind, own_tools_of)
+        governed.policy_changes = changes = PolicyChanges(source, gate, governed.session, manifest, change, report)
+        gate.outdated = changes.is_due
+    return governed
+
+
+class _Behind(Struct, frozen=True):
+    """What a policy says of that which a gateway stands in front of."""
+
+    manifest: Manifest
+    servers: Mapping[str, Server]
+    tools: Sequence[Tool]
+    locked: Mapping[str, LockedServer]
+    names: Naming
+
+
+def _declared(manifest: Manifest, own_tools: Sequence[Tool] | None, named: NamedPlaces, report: Report) -> _Behind:
+    """What a policy declares, without the servers that cannot be started; `ServerError` if that is none."""
+    if own_tools is not None:
+        manifest = pinned_here(manifest)
+        return _Behind(manifest, {}, own_tools, _locked(manifest), "whole")
+    servers = servers_of(manifest.servers)
+    lacking = not_locked(manifest, servers)
+    for why in lacking.values():
+        report(why)
+    if lacking and len(lacking) == len(servers):
+        raise ServerError("; ".join(lacking.values()))
+    names = naming(manifest.servers, manifest.gateway_names)  # type: ignore[arg-type]
+    manifest = pinned_here(manifest)
+    servers = {name: server for name, server in servers.items() if name not in lacking}
+    return _Behind(manifest, servers, server_tools(manifest, named), _locked(manifest), names)
+
+
+def _offered(observed: Observation, named: NamedPlaces) -> _Behind:
+    """What is observed: all that the servers offer, whatever the policy says of it."""
+    manifest, servers = observed.manifest, servers_of(observed.manifest.servers)
+    names = naming(manifest.servers, manifest.gateway_names)  # type: ignore[arg-type]
+    servers = {name: servers[name] for name in observed.offered}
+    return _Behind(manifest, servers, server_tools(manifest, named), observed.offered, names)
+
+
+def _locked(manifest: Manifest) -> Mapping[str, LockedServer]:
+    return manifest.lock.servers if manifest.lock is not None else {}
+
+
+class _Assembly:
+    """Makes what stands behind one gate: at the start of a gateway, and again when its policy has changed."""
+
+    governed: GovernedServers
+
+    def __init__(
+        self,
+        gate: CommandGate,
+        backends: Backends,
+        places: Places,
+        named: NamedPlaces,
+        report: Report,
+        observed: Observation | None,
+    ) -> None:
+        self._gate, self._backends, self._places, self._named = gate, backends, places, named
+        self._report, self._observed = report, observed
+        self._is_open = bool(observed and observed.is_open)
+        self._reaches: dict[str, Reach] = {}  # of the servers of which something is used
+        self._made: dict[str, tuple[tuple[object, ...], RunningServer]] = {}  # with what it was made from
+
+    def known_servers(self, behind: _Behind) -> dict[str, Server]:
+        """The servers, each with the roots that it may know of, under the policy in force; `ServerError` as above."""
+        gate, observed, servers = self._gate, self._observed, behind.servers
+        # While observing, every server is used; otherwise those of which something is admitted, or may be called.
+        admitted = [name for name in servers if observed or any(one.reach is not None for one in tools_of(gate, name))]
+        reaches = {name: reach_of(gate, servers[name], self._places) for name in admitted}
+        _report_misfits(gate, reaches, servers, self._report, refuse=observed is None)
+        self._reaches = reaches
+        return {name: _with_known_roots(server, reaches.get(name), self._places) for name, server in servers.items()}
+
+    def may_know_root(self, server: str, path: str) -> bool:
+        """Whether a server may be told of a directory."""
+        return _may_know(self.governed.servers[server], self._reaches.get(server), path)
+
+    def running(self, servers: Mapping[str, Server], behind: _Behind) -> dict[str, RunningServer]:
+        """The servers of which something may be called. One whose process would be the same stays the same object."""
+        gate, made = self._gate, {}
+        for name, server in servers.items():
+            if self._observed is None and not any(one.ready for one in tools_of(gate, name)):
+                continue
+            locked, declared = behind.manifest.lock, behind.servers[name]
+            pinned = locked.servers.get(name) if locked is not None else None
+            parts = (server, declared, pinned, *walls_of(self._reaches[name]))
+            if name in self._made and self._made[name][0] == parts:
+                made[name] = self._made[name]
+            else:
+                made[name] = parts, self._running(server, pinned, declared.client.capabilities)
+        self._made = made
+        return {name: server for name, (_, server) in made.items()}
+
+    def _running(self, server: Server, pinned: LockedServer | None, announces: Mapping[str, Any]) -> RunningServer:
+        gate, governed, name = self._gate, self.governed, server.name
+        start = Start(gate, server, self._places)
+        reach = lambda: self._reaches[name]  # noqa: E731
+        return RunningServer(
+            server,
+            pinned,
+            _links(gate, start, reach, self._backends, self._places, self._report, is_open=self._is_open),
             governed.messages,
-            report,
-            places=named,
+            self._report,
+            places=self._named,
             offers_changed=governed.offers_changed,
-            announces=announces[name],
+            announces=announces,
             stands=start.stands,
             frozen=lambda: gate.frozen,
+            withdrawn=lambda: bool(gate.policy.unusable),
+            switching=lambda: governed.switching,
         )
-        for name, start in starts.items()
-    )
-    return governed
+
+    async def change(
+        self, first: _Behind, own_tools_of: Callable[[Manifest], Sequence[Tool]] | None, manifest: Manifest
+    ) -> None:
+        """Put another policy in force, or the first one again, and stand in front of what it says."""
+        self.governed.switching = True
+        try:
+            behind, servers = await asyncio.to_thread(self._changed, first, own_tools_of, manifest)
+            self.governed.switch(servers, behind.locked, self.running(servers, behind), behind.names)
+        finally:
+            self.governed.switching = False
+
+    def _changed(
+        self, first: _Behind, own_tools_of: Callable[[Manifest], Sequence[Tool]] | None, manifest: Manifest
+    ) -> tuple[_Behind, dict[str, Server]]:
+        if self._observed is not None:
+            if meaning(manifest) != self._observed.meaning:
+                why = "it is not the policy any more that this gateway began to observe"
+                raise PolicyRefused(why, "start it again", manifest)
+            behind = first
+        else:
+            behind = _declared(
+                manifest, None if own_tools_of is None else own_tools_of(manifest), self._named, self._report
+            )
+        self._gate.replace(behind.manifest, behind.tools)
+        return behind, self.known_servers(behind)
 
 
 def _observing(
@@ -214,7 +330,7 @@ def _through_client(gate: BareGate, tool: str) -> bool:
 def _links(
     gate: BareGate,
     start: Start,
-    reach: Reach,
+    reach: Callable[[], Reach],
     ports: Backends,
     places: Places,
     report: Report,
@@ -231,7 +347,7 @@ def _links(
 
     if server.url:
         tell = lambda line: report(f"{server.name}: {line}")  # noqa: E731
-        return lambda: remote_link(server, reach, ports, report=tell, schema_of=schema_of)
+        return lambda: remote_link(server, reach(), ports, report=tell, schema_of=schema_of)
 
     @asynccontextmanager
     async def link() -> AsyncIterator[Link]:

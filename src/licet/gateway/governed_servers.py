@@ -28,8 +28,16 @@ from licet.declare.json_schema import NO_FIT, TOO_LONG, SchemaCheck
 from licet.declare.plain_json import is_heavy, json_core
 from licet.gateway.catalog import ShownLists, before_variables, error_result, own_result, too_long
 from licet.gateway.client import CALLER, Client, ClientCall, Refusal
-from licet.gateway.limits import ENVELOPE_BYTES, GRACE_SECONDS, LONGEST_CLAIM, LONGEST_TASK, SETTING_SECONDS
+from licet.gateway.limits import (
+    ENVELOPE_BYTES,
+    GRACE_SECONDS,
+    LONGEST_CLAIM,
+    LONGEST_TASK,
+    SETTING_SECONDS,
+)
 from licet.gateway.observation import OBSERVED, Observing, closing_lines
+from licet.gateway.own_tools import OwnTools
+from licet.gateway.policy_changes import PolicyChanges
 from licet.gateway.questions import ServerMessages
 from licet.gateway.running_server import NotRunning, RunningServer, ServerCall, ServerTool
 from licet.guard.bind import parts_of
@@ -54,6 +62,7 @@ from licet.guard.session import Session, refuse_call
 from licet.mcp.exchange import TimedOut, UpstreamError, quoted
 from licet.mcp.link import Gone
 from licet.mcp.protocol import VERSIONS, Claims, find
+from licet.mcp.shown_names import Naming
 
 Note = Callable[[str], None]
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
@@ -172,13 +181,18 @@ _WANTED: ContextVar[Wanted] = ContextVar("licet_gateway_wanted", default=None)
 class GovernedServers:
     """The tools of the workspace, and the servers that one client reaches through the gate of a session."""
 
+    policy_changes: PolicyChanges | None = None  # None: the policy stays as it is
+    renamed: Callable[[Naming], None] = staticmethod(lambda names: None)  # told when tools get other shown names
+    switching = False  # whether another policy is in force, and what stands behind it is not there yet
+
     def __init__(
         self,
         session: Session,
-        servers: Mapping[str, Server],
+        servers: dict[str, Server],
         locked: Mapping[str, LockedServer],
         *,
         places: NamedPlaces,
+        names: Naming,
         report: Callable[[str], None],
         may_know_root: Callable[[str, str], bool],
         observing: Observing | None = None,
@@ -193,14 +207,90 @@ class GovernedServers:
         self._ending: asyncio.Task[None] | None = None  # of observing
         self._tasks: set[asyncio.Task[None]] = set()
         self._said: set[str] = set()  # what the client said is the task
+        self._names = names  # how tools are shown
+        self._shown = self._gate.policy  # the last policy that could be used
+        self._unshown: set[str] = set()  # the tools that a receipt says are not shown
+        self._watching: asyncio.Task[None] | None = None  # for changes of the policy
+        self._own_tools = OwnTools(session, self._show_available, report)
 
     def add(self, servers: Iterable[RunningServer]) -> None:
         """Take the servers; they are started when the client has said what it is."""
         self.running |= {one.server.name: one for one in servers}
         self.lists.running = self.running
 
+    async def renew_tools(self) -> None:
+        """See to it that the list of tools has those that can run here. Before it is shown."""
+        await self._own_tools.renew()
+
+    def _show_available(self, unavailable: Mapping[str, str]) -> None:
+        self.lists.unavailable = unavailable
+        self.offers_changed()
+
+    @property
+    def session(self) -> Session:
+        """The session of the connection."""
+        return self._session
+
+    @property
+    def servers(self) -> Mapping[str, Server]:
+        """What the policy says of each server."""
+        return self._servers
+
+    async def renew(self) -> None:
+        """See to it that the policy in force is what its files say. Before each request."""
+        if self.policy_changes is not None and self.policy_changes.is_due():
+            await self.policy_changes.settle()
+
+    def switch(
+        self,
+        servers: Mapping[str, Server],
+        locked: Mapping[str, LockedServer],
+        running: Mapping[str, RunningServer],
+        names: Naming,
+    ) -> None:
+        """Stand in front of these servers from now on, after another policy came into force.
+
+        One that is not among the `running` any more is ended; what takes its place is started after that.
+        """
+        before = dict(self.running)
+        self._servers.clear()
+        self._servers.update(servers)
+        self.running.clear()
+        self.running.update(running)
+        self.lists.use(locked)
+        for name, old in before.items():
+            if running.get(name) is not old:
+                self._later(self._replace(old, running.get(name)))
+        for name, one in running.items():
+            resources = self._gate.policy.tools.get(f"{name}.{RESOURCES}")
+            if resources is None or not resources.ready:
+                self._later(one.drop_subscriptions())
+            if name not in before and self._ready is not None:
+                one.start()
+        changed = self.lists.changes()
+        if names != self._names:
+            changed = ["tools", "prompts", *changed]
+        self.renamed(names)
+        self._names = names
+        for kind in dict.fromkeys(changed):
+            self.client.list_changed(kind)
+        if self._ready is not None:
+            self._later(self._note_unshown())
+
+    async def _replace(self, old: RunningServer, new: RunningServer | None) -> None:
+        await old.close()
+        if new is not None and self.running.get(new.server.name) is new:
+            new.take_subscriptions(old)
+            if self._ready is not None:
+                new.start()
+
     def _shown_policy(self) -> RegisteredTools:
-        return self._gate.policy if self._observing is None else self._observing.instead
+        """The policy whose tools a client is shown: the last one, while none is in force and calls are refused."""
+        if self._observing is not None:
+            return self._observing.instead
+        if not self._gate.policy.unusable:
+            self._shown = self._gate.policy
+        return self._shown
 
     def offers_changed(self) -> None:
         """A server offers something else: the client is told of the lists that changed."""
@@ -211,11 +301,12 @@ class GovernedServers:
 
     async def call(self, tool: str, arguments: dict[str, Any], client: ClientCall) -> dict[str, Any]:
         """Call a tool through the gate. A refusal is a result that the model can act on."""
+        is_own = tool.partition(".")[0] not in self.running
         result = await self._governed(tool, arguments, client, None)
         value, limit = result.value, self._output_limit(tool)
         if not result.ok and value is None:
             return error_result(refusal_line(result))
-        if tool.partition(".")[0] not in self.running:
+        if is_own:
             return own_result(value, cut=limit if result.truncated else "")
         return cut_result(value, limit) if result.truncated or not isinstance(value, dict) else value
 
@@ -263,6 +354,8 @@ class GovernedServers:
 
     async def unsubscribe(self, server: str, uri: str) -> None:
         """Ask for no more updates."""
+        if server not in self.running:  # the policy has it no more
+            return
         try:
             await self.running[server].unsubscribe(uri, seconds=SETTING_SECONDS)
         except (NotRunning, Gone, TimedOut, UpstreamError):
@@ -306,7 +399,11 @@ class GovernedServers:
 
     async def ask(self, call: ToolCall, tool: ServerTool, grant: Grant | None) -> JsonText:
         """The result of a server's tool, for a call that the gate has allowed."""
-        one, wanted, caller = self.running[tool.server], _WANTED.get(), CALLER.get()
+        one, wanted, caller = self.running.get(tool.server), _WANTED.get(), CALLER.get()
+        if one is None:  # it was there when the call began
+            raise Stopped(
+                "MANIFEST_CHANGED", f"the policy changed, and has no server `{tool.server}` any more", ran=False
+            )
         server, name, terms = tool.server, tool.tool, one.server
         working = ServerCall(server, caller, grant, call.deadline)
         method, params = wanted or ("tools/call", {"name": name, "arguments": call.arguments})
@@ -376,6 +473,9 @@ class GovernedServers:
             one.start()
         if self._ready is None:
             self._ready = asyncio.get_running_loop().create_task(self._get_ready())
+            self._later(self._own_tools.watch())
+        if self.policy_changes is not None and self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self.policy_changes.watch())
         if self._observing is not None and self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end_observing(self._observing))
 
@@ -405,12 +505,18 @@ class GovernedServers:
     async def _get_ready(self) -> None:
         """Load what the first call needs, and record once which tools are named by the policy and not shown."""
         await asyncio.to_thread(json_core)
+        await self._note_unshown()
+
+    async def _note_unshown(self) -> None:
         policy, unheard = self._gate.policy, Session(self._gate, self._session.id, admission=_Unheard())
         unheard.caller = self._session.caller
         for name in [one for one in policy.manifest.admissions if tool_parts(one, policy.manifest.servers)]:
             registered = policy.tools.get(name)
             is_shown = registered is not None and registered.ready
+            if name in self._unshown or policy is not self._gate.policy:
+                continue
             if not is_shown and self._observing is None and not call_denials(policy.manifest, name):
+                self._unshown.add(name)
                 await unheard.call(name, {})  # refused, with the reason
 
     def log_level(self, level: str) -> None:
@@ -444,8 +550,10 @@ class GovernedServers:
 
     async def close(self) -> None:
         """End every server."""
-        for task in (*self._tasks, *filter(None, [self._ending, self._ready])):
+        for task in (*self._tasks, *filter(None, [self._ending, self._ready, self._watching])):
             task.cancel()
+        if self.policy_changes is not None:
+            await self.policy_changes.close()
         if self._observing is not None:
             for line in closing_lines(self._observing):
                 self._report(line)

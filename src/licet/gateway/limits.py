@@ -32,6 +32,10 @@ RESTART_PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 30.0)  # seconds; before each furthe
 HEALTHY_SECONDS = 60.0  # seconds; that a server runs until the pauses before its starts begin again
 LOOK_AGAIN_SECONDS = 5.0  # seconds; until a server that did not say what changed is asked again
 STANDING_SECONDS = 5.0  # seconds; between two looks at the standing approval that a server was started under
+POLICY_LOOK_SECONDS = (
+    1.0  # seconds; between two looks whether files of the policy changed, besides those before requests
+)
+TOOLS_LOOK_SECONDS = 5.0  # seconds; between two looks which own tools can run here, besides those before each list
 GRACE_SECONDS = 5.0  # seconds; for an answer beyond the time of the call, so that the clock of the gate ends it first
 SETTING_SECONDS = 30.0  # seconds; for a server to take a log level, or the end of a subscription
 ENVELOPE_BYTES = 1 << 16  # bytes; of an answer besides twice the result, which may be written with escapes

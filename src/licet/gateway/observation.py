@@ -41,6 +41,7 @@ from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result_parts import NOTHING
 from licet.mcp.server_definitions import NotTaken, Setup, take
 from licet.mcp.shown_names import without_clashes
+from licet.policy_files.policy_source import meaning
 from licet.policy_files.server_tools import is_other_server, refusal_of_name, with_server_tools
 
 # The reasons with which a policy refuses before the tool runs. A frozen gate, a missing backend, a ledger that cannot
@@ -67,6 +68,7 @@ class Observation(Struct, frozen=True):
     seconds: float
     unpinned: tuple[str, ...] = ()  # servers that tell the model what no lock has
     is_open: bool = False  # servers run without walls
+    meaning: tuple[object, ...] = ()  # of the policy as its files have it
     recording: CallRecording | None = None  # of what the calls use, for `licet learn`
 
 
@@ -135,7 +137,7 @@ async def observation(
     lock = Lock(format=FORMAT, manifests=base.lock.manifests if base.lock is not None else {}, servers=locked)
     policy = with_server_tools(replace(base, lock=lock, lock_problem=None, loaded=base))
     policy = policy.under(*manifest.organisations)
-    return Observation(policy, offered, seconds, tuple(unpinned), is_open)
+    return Observation(policy, offered, seconds, tuple(unpinned), is_open, meaning(manifest))
 
 
 def _written_lock(manifest: Manifest, report: Report) -> Mapping[str, LockedServer]:

@@ -175,12 +175,14 @@ class ServerMessages(Peer):
         self._may_know_root = may_know_root  # (server, path)
         self._report = report
         self._remembered = 0  # messages of servers that the session remembers; the first one has tainted it
-        self._reports = {name: Rate(REPORTS_AT_ONCE, REPORTS_A_SECOND) for name in servers}
+        self._reports: dict[str, Rate] = {}  # by server
 
     # What servers tell ------------------------------------------------------------------------------------------------
 
     def told(self, server: str, notification: Notification) -> None:
         """Pass on what a server may tell the client."""
+        if server not in self._running:  # the policy has it no more, and it is being ended
+            return
         match notification.method:
             case "notifications/message" if self._servers[server].client.logging:
                 calls = [call.client for call in self._running[server].calls if call.client is not None]
@@ -212,15 +214,19 @@ class ServerMessages(Peer):
 
     def dropped(self, server: str, text: str) -> None:
         """Report something of a server that was dropped. The receipt of a running call notes it, too."""
-        for call in self._running[server].calls[:1]:
+        for call in self._running[server].calls[:1] if server in self._running else ():
             call.note(f"the server sent what was dropped: {text[:200]}")
-        if self._reports[server].take():  # a server that floods must not fill a log
+        if self._reports.setdefault(
+            server, Rate(REPORTS_AT_ONCE, REPORTS_A_SECOND)
+        ).take():  # a server that floods must not fill a log
             self._report(f"{server}: {text}")
 
     # What servers ask -------------------------------------------------------------------------------------------------
 
     async def asked(self, server: str, request: Request, during: Id | None) -> dict[str, Any]:
         """The client's answer to a request of a server. Raises `ProtocolError`."""
+        if server not in self._running:
+            raise not_found(request.method)
         name, terms, one = ASKED.get(request.method, ""), self._servers[server].client, self._running[server]
         call, announced = one.call_with(during), self._client.claims.capabilities
         if terms.allows(name) == "deny" or name not in announced:

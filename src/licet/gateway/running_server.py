@@ -18,10 +18,11 @@ from licet.core.decision.decision import Happened, ResultNoted, ServerAnswered, 
 from licet.core.decision.foreseen import process_reach
 from licet.core.decision.reach import Reach
 from licet.core.policy.flow import ResultLabels
+from licet.core.policy.keys import FLOW
 from licet.core.policy.lock import KINDS, Definition, LockedServer, NamedPlaces, changed, local, shortened
-from licet.core.policy.manifest import Manifest
+from licet.core.policy.manifest import Manifest, every_key_file
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server, servers_of, tool_parts
-from licet.core.policy.terms import StandingApproval
+from licet.core.policy.terms import StandingApproval, private_of
 from licet.core.policy.tool import ToolSpec
 from licet.declare import Context, Tool
 from licet.declare.json_schema import schema_validator
@@ -31,6 +32,7 @@ from licet.gateway.limits import (
     LONGEST_REPORT,
     LOOK_AGAIN_SECONDS,
     RESTART_PAUSES,
+    SETTING_SECONDS,
     STANDING_SECONDS,
     START_SECONDS,
 )
@@ -159,6 +161,15 @@ def reach_of(gate: BareGate, server: Server, places: Places) -> Reach:
     return process_reach(gate.policy.manifest, server, reaches, (places.workdir, places.home))
 
 
+def walls_of(reach: Reach) -> tuple[object, ...]:
+    """What the walls of a server's process are made of. They are fixed at its start: if this changes, it is another."""
+    manifest = reach.manifest
+    keys = {name: value for name, value in manifest.values.items() if name != FLOW.name}  # of no process
+    private = private_of(manifest, reach.bundles)
+    own = reach.grant, reach.permitted, reach.effect, reach.level, reach.free_deletes
+    return (*own, manifest.limits, manifest.allow_degraded, private, every_key_file(manifest), keys)
+
+
 class ServerCall:
     """A call that a server works on: what the server asks and does during it, for the receipt of the call."""
 
@@ -212,7 +223,8 @@ class RunningServer:
 
     It is told of the client capabilities `announces`. `stands` says whether the standing approval of deletes, under
     which `links` started it last, still counts: once it does not, the server is started again, without it. `frozen`
-    says why people have stopped its agent: its process ends, and another one is started when they let it go on.
+    says why people have stopped its agent, and `withdrawn` why no policy is in force: its process ends, and another one
+    is started when neither says anything any more, and the policy is not `switching`.
     """
 
     def __init__(
@@ -228,10 +240,13 @@ class RunningServer:
         announces: Mapping[str, Any] | None = None,
         stands: Callable[[], bool] = lambda: True,
         frozen: Callable[[], str] = lambda: "",
+        withdrawn: Callable[[], bool] = lambda: False,
+        switching: Callable[[], bool] = lambda: False,
     ) -> None:
         self.server = server
-        self._stands, self._frozen = stands, frozen
-        self._is_frozen = False  # whether it waits for the end of a freeze
+        self._stands, self._frozen, self._withdrawn, self._switching = stands, frozen, withdrawn, switching
+        self._is_stopped = False  # whether it waits for the end of a freeze, or for a policy
+        self._is_halted = False  # whether its process ends for such a reason
         self._lapsed = asyncio.Event()  # the approval does not count any more
         self.locked = locked  # None if nothing is compared
         self.opened: Opened | None = None
@@ -266,7 +281,7 @@ class RunningServer:
             self._settled.clear()
             self._upstream = None  # nothing more is asked of the process that may delete
             self._lapsed.set()
-        if self._is_frozen and not self._why_frozen():
+        if self._is_stopped and not self._why_stopped():
             self._settled.clear()  # it is started again
         await self._settled.wait()
 
@@ -310,6 +325,21 @@ class RunningServer:
         self._subscribed.discard(uri)
         await self.upstream().unsubscribe(uri, seconds=seconds)
 
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """The resources of which updates are wanted."""
+        return frozenset(self._subscribed)
+
+    def take_subscriptions(self, before: "RunningServer") -> None:
+        """Be told of what the server before this one was asked for, as far as it is shown."""
+        self._subscribed |= {uri for uri in before.subscribed if self.server.shows_resource(uri)}
+
+    async def drop_subscriptions(self) -> None:
+        """Be told of no resource any more."""
+        for uri in tuple(self._subscribed):
+            with suppress(NotRunning, Gone, TimedOut, UpstreamError):
+                await self.unsubscribe(uri, seconds=SETTING_SECONDS)
+
     async def close(self) -> None:
         """End it."""
         if self._task is not None:
@@ -347,7 +377,7 @@ class RunningServer:
     async def _keep(self) -> None:
         loop, tries = asyncio.get_running_loop(), 0
         while True:
-            await self._until_thawed()
+            await self._until_let_go()
             began, self._is_up = loop.time(), False
             try:
                 await self._live_once()
@@ -355,13 +385,14 @@ class RunningServer:
                 self._problem = str(wrong)[:LONGEST_REPORT] or type(wrong).__name__
             finally:
                 self._upstream = None
-                if not self._lapsed.is_set():
+                if not (self._lapsed.is_set() or self._is_halted):
                     self._settled.set()
             if self._lapsed.is_set():  # its calls wait until it runs again
                 self._lapsed.clear()
                 self._report(f"{self.server.name}: {self._problem}")
                 continue
-            if self._why_frozen():
+            if self._is_halted or self._why_stopped():
+                self._is_halted = False  # if there is no reason any more, its calls wait until it runs again
                 continue
             self._set(failed=not self._is_up)
             tries = 0 if loop.time() - began > HEALTHY_SECONDS else tries + 1
@@ -390,13 +421,13 @@ class RunningServer:
                 self._settled.set()
                 watching = asyncio.create_task(self._watch(upstream))
                 standing = asyncio.create_task(self._until_lapsed())
-                freezing = asyncio.create_task(self._until_frozen())
+                stopping = asyncio.create_task(self._until_stopped())
                 ending = asyncio.create_task(upstream.ended())
                 try:
-                    await asyncio.wait((ending, standing, freezing), return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait((ending, standing, stopping), return_when=asyncio.FIRST_COMPLETED)
                     self._problem = f"it has ended ({ending.result()})" if ending.done() else _WITHOUT
                 finally:
-                    for task in (watching, standing, freezing, ending):
+                    for task in (watching, standing, stopping, ending):
                         task.cancel()
             finally:
                 self._upstream = None
@@ -412,23 +443,35 @@ class RunningServer:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._lapsed.wait(), STANDING_SECONDS)
 
-    async def _until_frozen(self) -> None:
-        """Wait until its agent was frozen, and its calls had the time to end for that reason."""
-        while not self._why_frozen():
-            await asyncio.sleep(FREEZE_LOOK_SECONDS)
-        await asyncio.sleep(1.5 * FREEZE_LOOK_SECONDS)
+    async def _until_stopped(self) -> None:
+        """Wait until its agent was frozen, or has no policy, and its calls had the time to end for that reason."""
+        while True:
+            while not self._why_stopped():
+                await asyncio.sleep(FREEZE_LOOK_SECONDS)
+            is_frozen = self._why_frozen()
+            await asyncio.sleep(1.5 * FREEZE_LOOK_SECONDS)
+            if is_frozen or self._why_stopped():  # a policy that is back by then was a file of which half was written
+                self._settled.clear()
+                self._is_halted = True
+                return
 
-    async def _until_thawed(self) -> None:
-        """Wait as long as its agent is frozen."""
-        if not (why := self._why_frozen()):
-            return
-        self._is_frozen, self._problem = True, f"it is frozen: {why}"
-        self._report(f"{self.server.name}: {self._problem}")
-        self._settled.set()  # calls are refused
-        while self._why_frozen():
+    async def _until_let_go(self) -> None:
+        """Wait as long as its agent is frozen, or has no policy."""
+        if why := self._why_stopped():
+            self._is_stopped, self._problem = True, why
+            self._report(f"{self.server.name}: {self._problem}")
+            self._settled.set()  # calls are refused
+            while self._why_stopped():
+                await asyncio.sleep(FREEZE_LOOK_SECONDS)
+            self._settled.clear()
+            self._is_stopped = False
+        while self._switching():
             await asyncio.sleep(FREEZE_LOOK_SECONDS)
-        self._settled.clear()
-        self._is_frozen = False
+
+    def _why_stopped(self) -> str:
+        if why := self._why_frozen():
+            return f"it is frozen: {why}"
+        return "it is stopped until its policy can be used" if self._withdrawn() else ""
 
     def _why_frozen(self) -> str:
         try:

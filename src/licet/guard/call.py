@@ -219,6 +219,8 @@ class CallAdmission:
         check_backends(call, registered)
         if registered.tool.available is None:
             return
+        if call.session.gate.checks.is_blocked(registered.tool.available):
+            call.refuse("TOOL_NOT_AVAILABLE", f"the availability check of {call.tool} blocks: the tool cannot run here")
         try:
             with Deadline(registered.seconds):
                 fine = await is_available(call.session, registered, grant)

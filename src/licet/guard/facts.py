@@ -5,7 +5,7 @@ There is no step here, so each step imports this module, and none of them needs 
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
@@ -23,6 +23,7 @@ from licet.core.limits import MOST_OF_A_GROUND
 from licet.core.policy.flow import Flow
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import StandingApproval
+from licet.declare.context import Available
 from licet.errors import Refused
 from licet.guard.deadlines import CURRENT, Deadline, StoreDeadline
 from licet.guard.grant import CallIdentity, Grant, Observer
@@ -32,6 +33,18 @@ from licet.guard.memory import Memories, Moment, SessionMemory
 from licet.guard.ports import Agreement, Begun, Clock, Ports, Reservation
 from licet.guard.redaction.redact import Redactor
 from licet.guard.registration import Registered, RegisteredTools
+
+
+class ToolChecks(ABC):
+    """Asks the tools of a gate whether they can run here."""
+
+    @abstractmethod
+    def is_blocked(self, check: Available) -> bool:
+        """Whether the last run of a check has not returned, though its time is over."""
+
+    @abstractmethod
+    async def unavailable(self, session: "SessionFacts", names: Collection[str] | None = None) -> dict[str, str]:
+        """By name, why tools that could be called say themselves that they cannot run here; of `names`, or of all."""
 
 
 class CallWatch(ABC):
@@ -68,6 +81,7 @@ class GateFacts(ABC):
     def policy(self) -> RegisteredTools:
         """The manifest in force, and the tools under it."""
 
+    checks: ToolChecks
     watch: "CallWatch"  # that running calls end which are frozen meanwhile
 
     @property
@@ -98,6 +112,10 @@ class GateFacts(ABC):
     @abstractmethod
     def renew_standing(self) -> None:
         """Decide later calls without the standing approval, if it has ended or was withdrawn. Before each call."""
+
+    def is_outdated(self) -> bool:
+        """Whether the policy is known not to be that of its files any more. Only a process that looks says so."""
+        return False
 
     @abstractmethod
     def delegated(self, agent: str, allow: Rules) -> "GateFacts":

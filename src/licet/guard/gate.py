@@ -24,6 +24,7 @@ from licet.core.policy.terms import StandingApproval
 from licet.core.values import Origin
 from licet.declare import Tool
 from licet.errors import ManifestError, Refused, RegistrationRefused
+from licet.guard.availability import AvailabilityChecks
 from licet.guard.bind import BoundContext
 from licet.guard.deadlines import CURRENT, StoreDeadline
 from licet.guard.execution import ToolCall, Warms
@@ -96,6 +97,7 @@ class BareGate(GateFacts):
         self._frozen = ""
         self.ended, self.running, self.agreed = set(), set(), {}
         self.watch = FreezeWatch(self)
+        self.checks = AvailabilityChecks()
         self.memories = Memories()
         self._loading = free_after_fork(threading.RLock())  # reloads wait for each other, so the last one stays
         self._number_receipts()

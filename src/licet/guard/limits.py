@@ -3,6 +3,7 @@
 # Time
 TICK = 0.05  # seconds between two checks of the deadlines of calls: how late one may be noticed
 WALL_SECONDS = 30  # seconds that a call may take, if the manifest states no limit
+AVAILABILITY_SECONDS = 2.0  # seconds; for the availability check of a tool, when a list of tools is made
 FREEZE_LOOK_SECONDS = 0.3  # seconds; between two looks whether what runs was frozen by another process
 STORE_SECONDS = 10.0  # seconds; the longest wait for a store outside of a call, as in `licet approvals`
 GIVE_UP_EARLY = 0.1  # seconds before the deadline of a call when its stores give up, so that the reason names the wait

@@ -20,6 +20,7 @@ from licet.guard.deadlines import StoreDeadline, in_time
 from licet.guard.facts import Call, SessionFacts
 from licet.guard.limits import STORE_SECONDS
 from licet.guard.memory import OTHER_POLICY, SessionMemory
+from licet.guard.policy_record import POLICY_CHANGE
 from licet.guard.ports import Beginning, Ledger, LedgerUnavailable, Opened, Opening, ReadableLedger, Unavailable
 from licet.guard.session_end import SESSION_END
 
@@ -115,7 +116,7 @@ def _of_calls(found: Iterable[Entry]) -> Iterator[Entry]:
     """The entries that say what a session knows. That of a decision is repeated by its receipt, if there is one."""
     for one in found:
         is_told = one.kind == "decision" and isinstance(one.flow, FlowFact)
-        if is_told or (one.kind == "receipt" and one.tool != SESSION_END):
+        if is_told or (one.kind == "receipt" and one.tool not in (SESSION_END, POLICY_CHANGE)):
             yield one
 
 

@@ -13,11 +13,10 @@ from operator import length_hint
 from time import monotonic
 from typing import Any
 
-from licet.core.algebra.rules import Use
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import Rules
 from licet.core.decision.decision import Deny
-from licet.core.decision.request import Approval, Ground
+from licet.core.decision.request import Ground
 from licet.core.flow.session_knowledge import Reading
 from licet.core.late_pattern import late_pattern
 from licet.core.ledger.entry import AgentFact
@@ -28,13 +27,10 @@ from licet.declare.check_cost import patiently
 from licet.declare.plain_json import plain_data, plain_json
 from licet.errors import Refused
 from licet.guard.argument_checks import arguments_digest
-from licet.guard.bind import is_available
 from licet.guard.call import CallAdmission, declare, deny_misfit, make_grant, resolve, run_call
 from licet.guard.close import close
-from licet.guard.deadlines import Deadline
 from licet.guard.facts import Call, GateFacts, SessionFacts, begun, in_opening
 from licet.guard.flow_steps import are_longer
-from licet.guard.grant import Grant
 from licet.guard.handles.secrets_and_kv import scope_id
 from licet.guard.limits import CONCURRENT_CALLS, END_PAUSE, END_SECONDS, LONG_RESULT, MOST_OF_A_CLAIM
 from licet.guard.memory import Moment
@@ -208,17 +204,17 @@ class Session(SessionFacts):
 
     async def available(self) -> list[str]:
         """The tools that are admitted and could run here; budgets and approvals are not considered."""
-        policy = self.gate.policy
-        found: list[str] = []
-        if self.other_agent(policy):  # every call is refused
-            return found
-        for name, registered in sorted(policy.tools.items()):
-            if registered.ready and registered.reach is not None:
-                grant = Grant(self.request(name), registered.reach, policy.digest, self.gate.observers, _ask_nobody)
-                with suppress(TimeoutError), Deadline(registered.seconds):
-                    if await is_available(self, registered, grant):
-                        found.append(name)
-        return found
+        if self.other_agent(self.gate.policy):  # every call is refused
+            return []
+        unavailable = await self.unavailable()
+        return [name for name, one in sorted(self.gate.policy.tools.items()) if one.ready and name not in unavailable]
+
+    async def unavailable(self) -> dict[str, str]:
+        """The tools that are admitted, and whose own `available=` says now that they cannot run here: name to reason.
+
+        A check that raises, blocks or takes longer than two seconds counts as a no.
+        """
+        return await self.gate.checks.unavailable(self)
 
     def delegate(self, *, agent: str, allow: Rules) -> "Session":
         """A session for another agent, limited to the listed rules and to what this session holds."""
@@ -253,10 +249,6 @@ class Session(SessionFacts):
 def _check_name(what: str, name: object) -> None:
     if type(name) is not str or not _NAME.fullmatch(name):
         raise ValueError(f"expected {what} of 1 to 128 letters, digits, `_`, `.`, `/` or `-`")
-
-
-async def _ask_nobody(approval: Approval, use: Use) -> None:
-    raise PermissionError(f"no approver is asked about {use} by an availability check")
 
 
 async def refuse_call(

@@ -125,8 +125,9 @@ def check_frozen(call: Call, use: Use | None = None) -> None:
 
 
 def check_policy(call: Call, use: Use | None = None) -> None:
-    """Refuse if the policy was reloaded while an approver was asked: the answer was about the old one."""
-    if call.session.gate.policy is not call.policy:
+    """Refuse if the policy changed while an approver was asked: the answer was about the old one."""
+    gate = call.session.gate
+    if gate.policy is not call.policy or gate.is_outdated():
         text = "another manifest was loaded while a person was asked: call again"
         call.refuse("MANIFEST_CHANGED", text, "", use)
 

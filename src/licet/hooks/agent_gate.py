@@ -38,12 +38,10 @@ from licet.hooks.policy_choice import Choice, NoPolicy, hooks_directory
 from licet.hooks.set_aside import LineRecords, Watched, search
 from licet.hooks.switches import closed_to_agents, closed_with_links
 from licet.policy_files.load import load_manifest
-from licet.policy_files.organisation import machine_file
-from licet.policy_files.policy_paths import LOCK_FILE, WORKSPACE_FILE, home_directory, policy_root
-from licet.policy_files.trust import acceptance, list_file, lock_state
+from licet.policy_files.policy_paths import home_directory, policy_root
+from licet.policy_files.policy_source import SeenFiles, meaning
+from licet.policy_files.trust import acceptance, lock_state
 from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
-
-Stamp = tuple[tuple[int, ...] | None, ...]
 
 
 class _HooksGate(CommandGate):
@@ -93,7 +91,8 @@ class AgentGate(Struct, eq=False):
     gate: _HooksGate
     backends: Backends
     approvals: ApprovalStore
-    stamp: Stamp
+    seen: SeenFiles  # as they were before the policy was loaded
+    meaning: tuple[object, ...]  # of its policy
     sessions: dict[tuple[str, str], Session] = field(default_factory=dict)  # by name and subagent
     users: int = 0  # events and lines under way that have found it
     retired: bool = False  # whether another gate has taken its place
@@ -116,11 +115,19 @@ class AgentGates:
     def find(self, choice: Choice, dialect: Dialect, start: str) -> AgentGate:
         """The gate for a session that was started in a directory. Raises `NoPolicy` if its policy cannot be used."""
         key = _key(choice, dialect, start)
-        stamp = _stamp(choice.policy)
         found = self._gates.get(key)
-        if found is None or found.stamp != stamp:
-            self._retire(key)
-            found = self._made(choice, dialect, start, stamp)
+        if found is None or not found.seen.are_same():
+            seen = SeenFiles.of(choice.policy)
+            try:
+                manifest = accepted_manifest(Path(choice.policy))
+            except NoPolicy:
+                self._retire(key)
+                raise
+            if found is not None and found.meaning == meaning(manifest):
+                found.seen = seen
+            else:
+                self._retire(key)
+                found = self._made(choice, dialect, start, seen, manifest)
         self._gates.pop(key, None)
         self._gates[key] = found  # the last one used is the last one to go
         if (held := _HELD.get()) is not None:
@@ -170,9 +177,8 @@ class AgentGates:
             made.backends.close()
         self._gates.clear()
 
-    def _made(self, choice: Choice, dialect: Dialect, start: str, stamp: Stamp) -> AgentGate:
-        path = Path(choice.policy)
-        manifest = accepted_manifest(path)
+    def _made(self, choice: Choice, dialect: Dialect, start: str, seen: SeenFiles, manifest: Manifest) -> AgentGate:
+        path, said = Path(choice.policy), meaning(manifest)
         state, people = _states(choice, path)
         # A shell line may run for hours, as it would without licet: only the policy limits time.
         limits = {"wall_seconds": RUN_SECONDS, **manifest.limits}
@@ -193,7 +199,7 @@ class AgentGates:
             start=start,
             records=line_records(),
         )
-        return AgentGate(gate, backends, approvals, stamp)
+        return AgentGate(gate, backends, approvals, seen, said)
 
 
 _Key = tuple[str, str, str, str, str]
@@ -241,18 +247,3 @@ def accepted_manifest(path: Path) -> Manifest:
     if answer.answer != "accepted":
         raise NoPolicy(f"{answer.why}: a person reviews and accepts {answer.to_review} with {how}")
     return manifest
-
-
-def _stamp(policy: str) -> Stamp:
-    """What changes if a file changes that decides what the policy is, or whether it is accepted."""
-    folder = os.path.dirname(policy)
-    files = (policy, os.path.join(folder, WORKSPACE_FILE), os.path.join(folder, LOCK_FILE), list_file(), machine_file())
-    return tuple(_stamp_of(path) for path in files)
-
-
-def _stamp_of(path: str) -> tuple[int, ...] | None:
-    try:
-        about = os.stat(path)
-    except OSError:
-        return None
-    return about.st_dev, about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns

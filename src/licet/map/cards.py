@@ -449,6 +449,8 @@ def how_it_runs(tool: ToolSurface) -> Iterator[str]:
     yield tool.level or "no level"
     if tool.bundles:
         yield f"in {', '.join(tool.bundles)}"
+    if tool.conditional:
+        yield "shown if `available`"
     if tool.asks:
         yield f"asks per {tool.asks}"
     if tool.asks_about:

@@ -45,3 +45,6 @@ MOST_LISTED = 10_000  # files of a directory that are closed one by one; if ther
 MOST_FOUND = 1_000  # policies below the paths to write: each is closed to a program by several mounts
 MOST_FOLLOWED = 100  # policies below the paths to write whose code is closed, too
 MOST_STEPS = 200  # directories and links on the way to the organisation file
+
+# Changes of policy while a process runs
+SETTLED_SECONDS = 0.1  # seconds; a file that is newer may change again without another time: clocks of kernels tick

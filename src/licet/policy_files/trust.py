@@ -14,6 +14,7 @@ Finds and reads `licet.lock` next to a policy. `core/policy/lock.py` has its con
 import hashlib
 import json
 import os
+import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -80,6 +81,27 @@ def acceptance(path: str | Path, digest: str, lock: str | None = "") -> Acceptan
     else:
         why = f"{file} has changed since it was accepted"
     return Acceptance("changed", why, "what it says now", entry)
+
+
+def unaccepted(path: str | Path, manifest: Manifest, *, by_hand: bool, lock: bool = True) -> str:
+    """Why a policy that must be accepted is not used, and what to do; empty if this user accepted it as it is now.
+
+    `by_hand` says whether a person named it. Without `lock` only the policy counts.
+    """
+    real = os.path.realpath(path)
+    how = f"`licet trust {shlex.quote(str(path))}`" if by_hand else "`licet trust`"
+    if real != os.path.abspath(path):
+        # Otherwise the author of the link could apply a policy to a directory for which it was not accepted.
+        instead = "--accepted needs the real path" if by_hand else "such a policy is used only if you name it"
+        return f"{path} is reached through a link, to {real}: {instead}"
+    try:
+        found = acceptance(path, manifest.digest, lock_state(manifest) if lock else None)
+    except TrustListError as error:
+        return f"{path} {'must be accepted' if by_hand else 'was found, not named'}, and {error}"
+    if found.answer == "accepted":
+        return ""
+    or_name_it = ", or name it" if found.answer == "unknown" and not by_hand else ""
+    return f"{found.why}: review and accept {found.to_review} with {how}{or_name_it}"
 
 
 def is_accepted(path: str | Path, manifest: Manifest) -> bool:

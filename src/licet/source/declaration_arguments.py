@@ -73,6 +73,12 @@ class Given(Struct):
     problems: list[Problem]
 
     @property
+    def is_conditional(self) -> bool:
+        """Whether a check decides where the tool can run; it is not evaluated."""
+        check = self.written.get("available")
+        return check is not None and not (isinstance(check, ast.Constant) and check.value is None)
+
+    @property
     def sound(self) -> bool:
         """Whether no problem is an error."""
         return not any(problem.severity == "error" for problem in self.problems)
@@ -330,6 +336,7 @@ def read_wasm(
     if given.sound and file is not None:
         try:
             spec = wasm_spec(**{**given.values, _FILE: file.file}, origin=origin)
+            spec = replace(spec, conditional=given.is_conditional)
         except Malformed as error:
             given.problems.append(malformed(origin, error))
     return spec, file, tuple(given.problems)

@@ -211,6 +211,7 @@ def _declared(text: SourceText, names: Names, node: Function, marks: list[ast.ex
         try:
             spec = spec_of(**{**described, **given.values}, origin=origin)
             spec = replace(spec, parameters=_parameters(node), signature=_signature(node))
+            spec = replace(spec, conditional=given.is_conditional)
         except Malformed as error:
             given.problems.append(malformed(origin, error))
     return DeclaredTool(node.name, spec, tuple(given.problems))

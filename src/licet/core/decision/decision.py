@@ -271,6 +271,14 @@ class SessionEnded(Happened, frozen=True):
     """Event: the session has ended and accepts no more calls."""
 
 
+class PolicyLoaded(Happened, frozen=True):
+    """Event: the policy was loaded again while its process runs; `rule` names the one before it. It is of no call."""
+
+
+class PolicyWithdrawn(Happened, frozen=True):
+    """Event: the files of the policy changed, and are not what a start would take: every call is refused."""
+
+
 Event = CapabilityGranted | CapabilityDenied | Happened
 
 

@@ -27,7 +27,9 @@ from licet.core.values import Compared, Origin, digest, money_text, near_hint
 class ToolSpec(Compared, frozen=True, dict=True):
     """A tool as policy sees it: everything that decides what a call of it may touch."""
 
-    _not_compared: ClassVar[frozenset[str]] = frozenset({"parameters", "by_keys", "package", "signature", "sketch"})
+    _not_compared: ClassVar[frozenset[str]] = frozenset(
+        {"parameters", "by_keys", "package", "signature", "sketch", "conditional"}
+    )
 
     name: str
     needs: CapabilitySet
@@ -47,6 +49,7 @@ class ToolSpec(Compared, frozen=True, dict=True):
     reuse: bool = False  # one worker may serve many calls, which can see what earlier ones left in memory
     source: str = ""  # the hash of its text, if it was defined in a notebook cell
     args: Mapping[str, Any] = {}  # rules that its declaration has on its arguments: `free`, or a `scope`
+    conditional: bool = False  # it has a check of its own whether it can run here
     governed: bool = False  # its code has no handles: its arguments are tied to what it declares
     sketch: Mapping[str, Any] | None = None  # the schema of its arguments as far as its source shows it
 

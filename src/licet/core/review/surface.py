@@ -93,6 +93,7 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
     description: str
     takes: str  # its arguments: as written in its source, or as the JSON Schema of a server
     reuse: bool  # one worker may serve many calls
+    conditional: bool = False  # it is shown to models only where a check of its own says that it can run
     grounds: tuple[Ground, ...]  # why it cannot be called, as far as files show it
     withheld: str = ""  # why the tool of a server is not declared: mostly, because the server is not locked
     origin: Origin | None
@@ -161,6 +162,7 @@ class ToolSurface(Compared, frozen=True, kw_only=True):
             "description": self.description or None,
             "takes": self.takes or None,
             "reuse": self.reuse,
+            **({"conditional": True} if self.conditional else {}),
             "origin": self.origin.full if self.origin else None,
         }
 
@@ -445,6 +447,7 @@ class _Tools:
             description=spec.description if spec else "",
             takes=_takes(spec) if spec else "",
             reuse=spec.reuse if spec else False,
+            conditional=spec.conditional if spec else False,
             grounds=grounds,
             withheld=withheld,
             origin=spec.origin if spec and spec.origin else admissions[0].origin,
