@@ -29,6 +29,7 @@ class Edited(Workspace):
 
     def __init__(self, place: Path, state: Path) -> None:
         self.servers: dict[str, dict[str, Any]] = {"s": SERVER}
+        self.flow: dict[str, Any] = {}
         self.capabilities: dict[str, Any] = {"tools": [f"s.{name}" for name in TOOLS]}
         super().__init__(place, state, self.servers, self.capabilities)
         trust(self.place / AGENT)
@@ -36,7 +37,11 @@ class Edited(Workspace):
     def save(self) -> None:
         """Write the files of the policy, as an editor does; the lock stays."""
         self._write("licet.yaml", {"servers": {name: entry_of(about) for name, about in self.servers.items()}})
-        self._write(AGENT, {"agent": "desk", "capabilities": self.capabilities})
+        self._write(AGENT, {"agent": "desk", "capabilities": self.capabilities, **self.flow_key})
+
+    @property
+    def flow_key(self) -> dict[str, Any]:
+        return {"flow": self.flow} if self.flow else {}
 
     def accept(self) -> None:
         """Lock and accept what the files say now."""
@@ -327,3 +332,23 @@ def test_many_calls_while_the_files_change_are_each_decided_by_a_policy_of_that_
 
     found, _ = played(edited, steps)
     assert found == [{"UNKNOWN_TOOL"}, {"{}"}] * 3
+
+
+def test_a_conversation_that_was_resumed_is_tainted_under_a_policy_that_asks_later(edited: Edited) -> None:
+    """Without `flow:` nothing is remembered, and the policy that asks comes into force while the session goes on."""
+    edited.servers["s"] = {**SERVER, "tools": {"*": {"effect": "write_limited", "needs": []}}}
+    edited.capabilities["max_side_effect_class"] = "write_limited"
+    edited.save()
+    edited.accept()
+
+    async def steps(client: Client, process: Any) -> str:
+        edited.flow = {"preset": "trifecta"}
+        edited.save()
+        edited.accept()
+        return await client.say("third")  # the first call of the session: no receipt says that it has read anything
+
+    _, errors = played(edited, steps, "--accepted", "--session", "mine")
+    assert "is in force" in errors
+    last = edited.receipts()[-1]
+    assert last.tool == "s.third"
+    assert last.flow.tainted_by or last.flow.taints  # type: ignore[union-attr]

@@ -1,6 +1,7 @@
 """Which tools models are shown: not those whose own check says, when a list is made, that they cannot run here."""
 
 import asyncio
+import json
 import logging
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from command_line import enter_project, run
 from guard.gates import gate
 from licet import Gate, tool
 from licet.adapters import anthropic_tools, openai_tools
@@ -129,3 +131,31 @@ def test_a_framework_that_asks_before_each_request_is_told_what_can_run_now(at: 
 
     assert asyncio.run(scene()) == [False, True, True]
     assert [one.name for one in GateTools(at, "t").offered(checked=False)] == sorted([*CHECKS, "plain"])
+
+
+DOOR = '''from licet import tool
+
+
+@tool(needs=[], effect="read_only", sandbox="native", available=lambda here: False)
+def walk() -> str:
+    """Walk through the door."""
+
+
+@tool(needs=[], effect="read_only", sandbox="native", available=None)
+def look() -> str:
+    """Look at the door."""
+'''
+
+
+def test_reviewers_are_shown_a_tool_that_cannot_run_here_and_that_this_depends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter_project(tmp_path, monkeypatch)
+    Path("door.py").write_text(DOOR)
+    tools = '{walk: {from: "door:walk"}, look: {from: "door:look"}}'
+    Path("a.yaml").write_text(
+        f"agent: a\ntools: {tools}\ncapabilities: {{tools: [walk, look], native: [walk, look]}}\n"
+    )
+    listed = {one["name"]: one for one in json.loads(run("surface", "a.yaml", "--json").stdout)["tools"]}
+    assert (listed["walk"]["conditional"], "conditional" in listed["look"]) == (True, False)
+    assert run("surface", "a.yaml").stdout.count("shown if `available`") == 1

@@ -108,7 +108,8 @@ def command(
 
     The servers are those of `servers:` in licet.yaml, as `licet lock` pinned them. Each runs behind walls made of its
     `grants`. A client sees the tools that MANIFEST admits; every call is checked, recorded, and answered by its server.
-    Reports go to standard error. One connection is one session. With --accepted, secrets that `licet init --mcp` keeps
+    A change of the policy is in force once a start would take it; until then every call is refused. Reports go to
+    standard error. One connection is one session. With --accepted, secrets that `licet init --mcp` keeps
     for this policy are found without --secrets. `${workdir}` is the directory of the policy (the parent
     of `.licet/`), wherever the client starts this, unless --workdir names another.
 

@@ -27,7 +27,8 @@ def command(
     """Offer the tools that MANIFEST admits as an MCP server, over standard input and output.
 
     The tools are those of `tools: {NAME: {from: …}}`. Each call is checked, runs behind the walls of its tool, and is
-    recorded, as with `licet call`. Reports go to standard error. One connection is one session. `${workdir}` is the
+    recorded, as with `licet call`. A change of the policy is in force once a start would take it; until then every call
+    is refused. Reports go to standard error. One connection is one session. `${workdir}` is the
     directory of the policy, unless --workdir names another.
 
     Under a policy with `flow:`, --task is what the user asked for, if who starts this knows it. A session that

@@ -114,6 +114,8 @@ def gateway_servers(
         may_know_root=made.may_know_root,
         observing=observing,
     )
+    if gate.policy.flow is None and (tainted := _tainted(observed, is_resumed=is_resumed)):
+        governed.is_tainted(tainted)
     governed.add(made.running(servers, behind).values())
     if source is not None:
         change = partial(made.change, behind, own_tools_of)

@@ -183,6 +183,7 @@ class GovernedServers:
 
     policy_changes: PolicyChanges | None = None  # None: the policy stays as it is
     renamed: Callable[[Naming], None] = staticmethod(lambda names: None)  # told when tools get other shown names
+    _is_over = False
     switching = False  # whether another policy is in force, and what stands behind it is not there yet
 
     def __init__(
@@ -207,6 +208,7 @@ class GovernedServers:
         self._ending: asyncio.Task[None] | None = None  # of observing
         self._tasks: set[asyncio.Task[None]] = set()
         self._said: set[str] = set()  # what the client said is the task
+        self._tainted = ""  # why the model may have read text of others, as long as no policy asks
         self._names = names  # how tools are shown
         self._shown = self._gate.policy  # the last policy that could be used
         self._unshown: set[str] = set()  # the tools that a receipt says are not shown
@@ -252,6 +254,9 @@ class GovernedServers:
 
         One that is not among the `running` any more is ended; what takes its place is started after that.
         """
+        if self._tainted and self._gate.policy.flow is not None:
+            self._session.remembering().taint(self._tainted)
+            self._tainted = ""
         before = dict(self.running)
         self._servers.clear()
         self._servers.update(servers)
@@ -279,6 +284,8 @@ class GovernedServers:
 
     async def _replace(self, old: RunningServer, new: RunningServer | None) -> None:
         await old.close()
+        if self._is_over:  # the cancel of this task has ended the wait
+            return
         if new is not None and self.running.get(new.server.name) is new:
             new.take_subscriptions(old)
             if self._ready is not None:
@@ -499,8 +506,14 @@ class GovernedServers:
 
     def resumed(self) -> None:
         """Take that the conversation was begun earlier, so that the model may have read anything."""
+        self.is_tainted("the client says that its conversation is resumed")
+
+    def is_tainted(self, why: str) -> None:
+        """Take that the model may have read text of others; without `flow:` only a later policy may want to know."""
         if self._gate.policy.flow is not None:
-            self._session.remembering().taint("the client says that its conversation is resumed")
+            self._session.remembering().taint(why)
+        else:
+            self._tainted = why
 
     async def _get_ready(self) -> None:
         """Load what the first call needs, and record once which tools are named by the policy and not shown."""
@@ -550,6 +563,7 @@ class GovernedServers:
 
     async def close(self) -> None:
         """End every server."""
+        self._is_over = True
         for task in (*self._tasks, *filter(None, [self._ending, self._ready, self._watching])):
             task.cancel()
         if self.policy_changes is not None:

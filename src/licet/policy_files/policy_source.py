@@ -71,7 +71,7 @@ def meaning(manifest: Manifest) -> tuple[object, ...]:
 
 
 class PolicyRefused(LicetError):
-    """The files of a policy are not what a start would take. `fix` is what a person does."""
+    """The files of a policy are not what a start would take. `fix` is what a person does, if the text does not say."""
 
     def __init__(self, why: str, fix: str, manifest: Manifest | None = None) -> None:
         super().__init__(why)
@@ -115,7 +115,7 @@ class PolicySource:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise PolicyRefused(f"the policy cannot be read: {why}", f"correct it: `licet check {self.path}`") from None
         if manifest.lock_problem is not None and self._as_locked:
-            raise PolicyRefused(str(manifest.lock_problem), manifest.lock_problem.hint, manifest)
+            raise PolicyRefused(str(manifest.lock_problem), "", manifest)  # it says what to do
         if self._must_be_accepted and (why := unaccepted(self.path, manifest, by_hand=self._by_hand)):
             raise PolicyRefused(why, "", manifest)
         return manifest
