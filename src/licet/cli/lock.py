@@ -28,7 +28,7 @@ from licet.cli.lock_servers import (
 from licet.cli.options import FILE, json_option, refuse, secrets_option
 from licet.cli.output import counted, fail, print_report, show, show_lines, show_lock_changes, wants_json, write_file
 from licet.core.policy.addresses import common_ranges
-from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
+from licet.core.policy.lock import FORMAT, BadLock, Lock, lock_digest, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
 from licet.core.values import Origin, Problem
 from licet.mcp.server_definitions import NotTaken
@@ -241,7 +241,7 @@ def _finish(
 ) -> None:
     ctx = click.get_current_context()
     shown = shown_path(place)
-    if old == new:
+    if lock_digest(old) == lock_digest(new):  # as they are written: equality in Python takes `true` for `1`
         text = f"{shown} is as it should be: {_counts(new)}"
         _report(shown, new, changes, failed, written=False, text=text)
         ctx.exit(1 if failed.wrong else 0)

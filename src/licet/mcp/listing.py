@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import visible
 from licet.core.policy.lock import LockedServer, NamedPlaces, portable
+from licet.mcp.broken_lists import Unreadable, broken_list
 from licet.mcp.exchange import UpstreamError
 from licet.mcp.jsonrpc import METHOD_NOT_FOUND
 from licet.mcp.limits import (
@@ -152,7 +154,13 @@ async def _read(upstream: Upstream, kind: _List, room: _Room, seconds: float) ->
     params: dict[str, Any] = {}
     while True:
         try:
-            answer = await upstream.request(kind.method, params, seconds=seconds, most=MOST_LISTS_BYTES)
+            answer = await upstream.request(
+                kind.method,
+                params,
+                seconds=seconds,
+                most=MOST_LISTS_BYTES,
+                mend=partial(broken_list, key=kind.key, name=kind.name),
+            )
         except UpstreamError as wrong:
             if wrong.code == METHOD_NOT_FOUND and not params:  # a server with resources may have no templates
                 return []
@@ -179,7 +187,10 @@ def _usable(kind: _List, items: list[Any], left_out: dict[str, str]) -> tuple[di
     found, more = [], 0
     for number, item in enumerate(items, start=1):
         name = _name(kind, item)
-        why = _problem(kind, item) if name else f"no text under `{kind.name}`"
+        if isinstance(item, Unreadable):
+            why = item.why
+        else:
+            why = _problem(kind, item) if name else f"no text under `{kind.name}`"
         if not why and times[name] > 1:
             why = f"{times[name]} definitions have this `{kind.name}`"
         if not why:
@@ -194,6 +205,8 @@ def _usable(kind: _List, items: list[Any], left_out: dict[str, str]) -> tuple[di
 
 
 def _name(kind: _List, item: object) -> str:
+    if isinstance(item, Unreadable):
+        return item.name
     name = item.get(kind.name) if isinstance(item, dict) else None
     return name if isinstance(name, str) else ""
 

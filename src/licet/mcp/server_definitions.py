@@ -48,6 +48,7 @@ from licet.core.policy.lock import (
     LockedServer,
     NamedPlaces,
     Resolved,
+    differences,
     fixed_differences,
     hidden_in,
     path_text,
@@ -485,7 +486,7 @@ def _hidden(
             continue
         kind, _, name = key.partition("/")
         name = name or kind
-        if (key in before.hidden and known.get(key) == what) or f"{server.name}.{name}" in accepted:
+        if (key in before.hidden and not any(differences(known.get(key), what))) or f"{server.name}.{name}" in accepted:
             found[key] = None
         else:
             fix = f"review it, and accept it with `--accept-hidden {server.name}.{shortened(name)}`"

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from licet.mcp.exchange import Answer, Exchange, TimedOut, UpstreamError, Waiting, not_found
+from licet.mcp.exchange import Answer, Exchange, Mend, TimedOut, UpstreamError, Waiting, not_found
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -196,12 +196,13 @@ class Upstream(Exchange):
         level: str = "",
         caller: Id | None = None,
         most: int = MOST_ANSWER_BYTES,
+        mend: Mend | None = None,
     ) -> Answer:
         """The result of a request. `_meta` of the parameters is dropped, and with it the caller's progress token.
 
         `seconds` do not count while the server waits for an answer of the peer. `level` is the log level that the
-        caller wants, and `most` the bytes that an answer may have. Raises `UpstreamError`, `Gone` or `TimedOut`; a
-        cancelled task cancels the request.
+        caller wants, and `most` the bytes that an answer may have. `mend` reads an answer that is no message. Raises
+        `UpstreamError`, `Gone` or `TimedOut`; a cancelled task cancels the request.
         """
         if level in LEVELS and self.opened.era == "2025":
             await self._raise_level(level, seconds)
@@ -216,7 +217,7 @@ class Upstream(Exchange):
         for round_number in range(MOST_ROUNDS + 1):
             started = clock()
             answer = await self.send_request(
-                method, whole, seconds=seconds, progress=progress, caller=caller, most=most
+                method, whole, seconds=seconds, progress=progress, caller=caller, most=most, mend=mend
             )
             seconds -= clock() - started
             kind = answer.data.get("resultType", "complete")

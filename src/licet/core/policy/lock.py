@@ -22,12 +22,13 @@ from msgspec import Meta, Struct
 from licet.core.algebra.scope import UNSEEN, visible
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import DEEPEST_LOCK, LONGEST_SHOWN_NAME, MOST_HIDDEN
-from licet.core.values import data_json
+from licet.core.values import data_json, is_same_number
 
 FORMAT: Final = 1
 KINDS = ("tools", "resources", "templates", "prompts")  # the lists of definitions of a server
 _KEY = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
 _TEXTS = ("description", "title")  # the only fields that may be volatile
+_NUMBERS = frozenset({int, float})  # not bool
 _VALUES = frozenset({"annotations", "const", "default", "enum", "examples"})  # nothing below these is a text about it
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -231,7 +232,10 @@ def _may_be_volatile(path: Path) -> bool:
 
 
 def differences(one: Any, two: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
-    """Every place where two values differ, with both values; a missing one is None."""
+    """Every place where two values differ, with both values; a missing one is None.
+
+    What a lock writes alike is no difference: a server sends `1.0`, and its lock has `1`. `true` is not `1`.
+    """
     if isinstance(one, dict) and isinstance(two, dict):
         for key in sorted(one.keys() | two.keys()):
             if key not in one or key not in two:
@@ -241,8 +245,15 @@ def differences(one: Any, two: Any, path: Path = ()) -> Iterator[tuple[Path, Any
     elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
         for index, (old, new) in enumerate(zip(one, two, strict=True)):
             yield from differences(old, new, (*path, str(index)))
-    elif type(one) is not type(two) or one != two:
+    elif not _is_same(one, two):
         yield path, one, two
+
+
+def _is_same(one: Any, two: Any) -> bool:
+    """Whether two values that are not both objects, or both lists of one length, are written alike in a lock."""
+    if type(one) in _NUMBERS and type(two) in _NUMBERS:
+        return is_same_number(one, two)
+    return type(one) is type(two) and bool(one == two)
 
 
 def without(definition: Definition, volatile: tuple[str, ...]) -> Definition:

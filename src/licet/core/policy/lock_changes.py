@@ -39,7 +39,8 @@ def lock_changes(old: Lock, new: Lock) -> Iterator[str]:
         yield _sign(
             was, now, f"distribution {_one(name)} {_one((now or was).version)}", distribution_difference(was, now)
         )
-    for name, before, after in _pairs(old.servers, new.servers):
+    for name in sorted(old.servers.keys() | new.servers.keys()):  # equality in Python takes `true` for `1`
+        before, after = old.servers.get(name), new.servers.get(name)
         if before is None or after is None:
             yield f"{'+' if before is None else '-'} server {_one(name)}"
         yield from _server_changes(_one(name), before or LockedServer(), after or LockedServer())
@@ -178,9 +179,9 @@ def _definition_changes(title: str, name: str, old: Definition | None, new: Defi
             yield from _text_lines(place, text)
         if rest := _without_texts({key: value for key, value in new.items() if key not in _NAMES or value != name}):
             yield f"    says also: {data_json(rest).decode()}"
-    elif old != new:
+    elif places := list(differences(old, new)):
         yield f"~ {title}"
-        for path, was, now in differences(old, new):
+        for path, was, now in places:
             yield from _value_changes(path_text(path), was, now)
 
 
