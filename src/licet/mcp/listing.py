@@ -216,7 +216,30 @@ def _problem(kind: _List, item: dict[str, Any]) -> str:
         return f"its `{kind.name}` has more than {LONGEST_NAME} characters"
     if len(msgspec.json.encode(item)) > MOST_DEFINITION_BYTES:
         return f"it has more than {MOST_DEFINITION_BYTES >> 10} KiB"
-    return shape_problem(kind.kind, item)
+    return shape_problem(kind.kind, item) or (hidden_from_models(item) if kind.kind == "tools" else "")
+
+
+def hidden_from_models(tool: Mapping[str, Any]) -> str:
+    """Why a tool is not for models; empty if it is.
+
+    A server that shows pages of its own (MCP Apps) has tools for these pages alone, such as the button with which a
+    person agrees. A host must not list a tool for the model whose visibility is stated without `model`. The flat key is
+    that of drafts of the extension, and the last one that of the Apps SDK.
+    """
+    meta = tool.get("_meta")
+    if not isinstance(meta, dict):
+        return ""
+    page = meta.get("ui")
+    stated = {
+        "ui.visibility": page.get("visibility") if isinstance(page, dict) else None,
+        "ui/visibility": meta.get("ui/visibility"),
+    }
+    for key, audience in stated.items():
+        if audience is not None and not (isinstance(audience, list) and "model" in audience):
+            return f"its server hides it from models (`_meta` `{key}` is stated without `model`)"
+    if meta.get("openai/visibility") not in (None, "public"):
+        return "its server hides it from models (`_meta` `openai/visibility` is not `public`)"
+    return ""
 
 
 def _shown(name: str) -> str:
