@@ -16,6 +16,7 @@ from licet.gateway.governed_servers import GovernedServers
 from licet.gateway.limits import LAST_WORDS_SECONDS, MOST_RUNNING, MOST_SUBSCRIPTIONS, UNREAD_BYTES, UNREAD_MESSAGES
 from licet.guard.repeated_calls import ID_FORM, is_call_id
 from licet.mcp import protocol
+from licet.mcp.content import passed
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -255,7 +256,8 @@ class Connection:
         return self._from_server(call, await self._servers.prompt(server, name, arguments, call))
 
     async def _complete(self, call: ClientCall, params: dict[str, Any]) -> dict[str, Any]:
-        argument, context = _object(params, "argument"), _object(params, "context")
+        argument = passed("argument", _object(params, "argument"))
+        context = passed("context", _object(params, "context"))
         match params.get("ref"):
             case {"type": "ref/prompt", "name": str(shown)}:
                 server, name = self._catalog.prompt(shown)

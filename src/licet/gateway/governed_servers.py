@@ -51,6 +51,7 @@ from licet.guard.limits import OUTPUT_KB
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import Result, refusal_line
 from licet.guard.session import Session, refuse_call
+from licet.mcp.content import passed
 from licet.mcp.exchange import TimedOut, UpstreamError, quoted
 from licet.mcp.link import Gone
 from licet.mcp.protocol import VERSIONS, Claims, find
@@ -67,12 +68,16 @@ async def checked_result(
     if dropped := sorted(data.keys() - changed.keys() - set(_RESULT)):
         note(f"keys of the result that are not in the protocol were left out: {', '.join(dropped)[:200]}")
     if method == "tools/call":
-        changed["content"] = _content(changed.get("content", []), server, note)
+        changed["content"] = passed("blocks", _content(changed.get("content", []), server, note), note)
         await _check_structured(changed, definition, note)
     elif method == "resources/read":
-        changed["contents"] = [one for one in _listed(changed.get("contents")) if _may_read(one, server, note)]
+        contents = [one for one in _listed(changed.get("contents")) if _may_read(one, server, note)]
+        changed["contents"] = passed("contents", contents, note)
     elif method == "prompts/get":
-        changed["messages"] = [_message(one, server, note) for one in _listed(changed.get("messages"))]
+        messages = [_message(one, server, note) for one in _listed(changed.get("messages"))]
+        changed["messages"] = passed("message", messages, note)
+    elif method == "completion/complete" and "completion" in changed:
+        changed["completion"] = passed("completion", changed["completion"], note)
     if found := hidden_in(changed):
         note(f"hidden characters in the result: {', '.join(found[:20])}")
         if hidden == "show":
