@@ -22,6 +22,7 @@ from licet.guard.registration import RegisteredTools
 from licet.mcp.jsonrpc import INVALID_PARAMS, ProtocolError
 from licet.mcp.protocol import definition_for
 from licet.mcp.shown_names import Naming, shown_name, shown_names
+from licet.mcp.upstream import Era, locked_in_era
 from licet.policy_files.server_tools import shape_problem
 
 
@@ -100,11 +101,19 @@ class ShownLists:
         *,
         all_listed: bool = False,
     ) -> None:
-        self._policy, self._locked, self._places, self._all_listed = policy, locked, dict(places), all_listed
+        self._policy, self._locked, self._places, self._all_listed = policy, dict(locked), dict(places), all_listed
         self.running: Mapping[str, RunningServer] = {}
         self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
         self._own_definitions: dict[str, tuple[Tool, dict[str, Any]]] = {}
         self._definitions: dict[tuple[str, str, str], dict[str, Any]] = {}
+
+    def speak(self, era: Era | Literal[""]) -> None:
+        """Show what the servers offer in the era of the client, where they were locked in it."""
+        there = {name: locked_in_era(locked, era) for name, locked in self._locked.items()}
+        if any(there[name] is not locked for name, locked in self._locked.items()):
+            self._locked = there
+            self._lists.clear()
+            self._definitions.clear()
 
     def changes(self) -> list[Changed]:
         """Make the lists again, and name those that are others now."""
@@ -122,7 +131,7 @@ class ShownLists:
         """The tools that the policy or a lock knows, and that are not shown."""
         shown = {tool.name for tool in self.tools()}
         policy = self._policy()
-        locked = (f"{name}.{tool}" for name, one in self._locked.items() for tool in one.listed("tools"))
+        locked = (f"{name}.{tool}" for name, one in self._locked.items() for tool in one.in_all_versions("tools"))
         yield from sorted({*policy.tools, *policy.manifest.admissions, *locked} - shown)
 
     def resources(self) -> Sequence[Offered]:
@@ -182,10 +191,15 @@ class ShownLists:
                 continue
             if server not in self.running:
                 found.append(ShownTool(name, self._own(name, registered.tool)))
-            elif tool not in (RESOURCES, PROMPTS):
+            elif tool not in (RESOURCES, PROMPTS) and self._is_locked(server, tool):
                 is_listed = self._is_listed(server, "tools", tool)
                 found.append(ShownTool(name, self.definition(server, "tools", tool), is_listed))
         return found
+
+    def _is_locked(self, server: str, tool: str) -> bool:
+        """Whether a tool is in the lock as the client sees it: another version of the protocol may have others."""
+        locked = self._locked.get(server)
+        return locked is not None and tool in locked.listed("tools") and f"tools/{tool}" not in locked.refused
 
     def _offered(self, kind: str, tool: str) -> Sequence[Offered]:
         found = []

@@ -174,8 +174,8 @@ class Connection:
         return self._client.claims, row
 
     def _start(self, era: Era, claims: Claims) -> None:
-        self._catalog = Catalog(self._servers.lists, self._names, claims.version)
         self._servers.client_is(claims)
+        self._catalog = Catalog(self._servers.lists, self._names, claims.version)
         self._client.era, self._client.claims = era, claims
 
     def _take_notification(self, notification: Notification) -> None:

@@ -55,6 +55,7 @@ from licet.mcp.content import passed
 from licet.mcp.exchange import TimedOut, UpstreamError, quoted
 from licet.mcp.link import Gone
 from licet.mcp.protocol import VERSIONS, Claims, find
+from licet.mcp.upstream import era_of
 
 Note = Callable[[str], None]
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
@@ -372,13 +373,16 @@ class GovernedServers:
     def client_is(self, claims: Claims) -> None:
         """Take what the client says of itself, for receipts, and start the servers.
 
-        They are announced what `licet lock` announced to them, whatever this client can do: what a server offers may
-        depend on it. A question that the client cannot answer is refused when it comes.
+        They are opened in the era of the client, if they were locked in it: a server of 2026 cannot ask a client of
+        2025, and the other way round. They are announced what `licet lock` announced to them, whatever this client can
+        do: what a server offers may depend on it. A question that the client cannot answer is refused when it comes.
         """
         said = " ".join(str(claims.info.get(key, "")) for key in ("name", "version"))
         self._session.caller = Caller(client=f"{said.strip()[:LONGEST_CLAIM]} (claimed)")
+        era = era_of(claims.version)
+        self.lists.speak(era)
         for one in self.running.values():
-            one.start()
+            one.start(era)
         if self._ready is None:
             self._ready = asyncio.get_running_loop().create_task(self._get_ready())
         if self._observing is not None and self._ending is None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from licet.core.policy.lock import LockedServer
 from licet.mcp.exchange import Answer, Exchange, Mend, TimedOut, UpstreamError, Waiting, not_found
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
@@ -55,6 +56,15 @@ _TOLD: Mapping[Era, frozenset[str]] = {
 def era_of(version: str) -> Era | Literal[""]:
     """The era of a protocol version; empty if no version is known."""
     return "" if not version else "2026" if version in MODERN_VERSIONS else "2025"
+
+
+def locked_in_era(locked: LockedServer, era: Era | Literal[""]) -> LockedServer:
+    """What a server was locked as in an era; if it was not asked in it, in its own."""
+    if era and era != era_of(locked.version):
+        for version in locked.other_versions:
+            if era_of(version) == era:
+                return locked.in_version(version)
+    return locked
 
 
 class Peer:
