@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.mcp.broken_lists import Unreadable, broken_list
+from licet.mcp.exchange import UpstreamError
 from licet.mcp.jsonrpc import BadMessage, Response, read_message
 from licet.mcp.limits import MOST_DEPTH
-from licet.mcp.listing import Definitions
+from licet.mcp.listing import Definitions, definitions
 from sandbox.levels import needs_walls
 
 from .clients import text_of
+from .http_servers import Asked, HttpServer, Out, opened
+from .servers import call
 from .test_listing import read
 from .workspaces import Workspace
 
@@ -129,3 +132,31 @@ def test_a_running_server_loses_only_the_tool_that_cannot_be_read(tmp_path: Path
 
 def test_definitions_without_anything_broken_are_read_as_before() -> None:
     assert read(script_of(GOOD)) == Definitions(tools=({"name": "echo", "inputSchema": {"type": "object"}},))
+
+
+@pytest.mark.parametrize("era", ["2025", "2026"])
+@pytest.mark.parametrize("streams", [False, True], ids=["json", "events"])
+def test_a_remote_server_loses_only_that_tool_too(era: str, streams: bool) -> None:
+    async def lists(asked: Asked, out: Out) -> None:
+        tools = [json.loads(GOOD), {"name": "bad", "inputSchema": {"type": "object", "default": float("nan")}}]
+        if streams:
+            await out.event(out.answer({"tools": tools}))
+            await out.end()
+        else:
+            await out.json(out.answer({"tools": tools}))
+
+    async def fails(asked: Asked, out: Out) -> None:
+        answer = out.answer({"content": [], "structuredContent": {"n": float("inf")}})
+        await (out.event(answer) if streams else out.json(answer))
+        if streams:
+            await out.end()
+
+    async def scene() -> Definitions:
+        async with opened(HttpServer(era, on={"tools/list": lists}, calls={"echo": fails}), prefer=era) as upstream:
+            with pytest.raises(UpstreamError, match="a malformed answer: not JSON"):
+                await call(upstream, "echo")
+            return await definitions(upstream, upstream.opened, seconds=20)
+
+    found = asyncio.run(asyncio.wait_for(scene(), 60))
+    assert [tool["name"] for tool in found.tools] == ["echo"]
+    assert found.left_out == {"tools/bad": "it cannot be read: `NaN` is no number in JSON"}

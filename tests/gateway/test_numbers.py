@@ -21,6 +21,8 @@ from licet.core.policy.lock import Lock, LockedServer, changed, read_lock, write
 from licet.core.policy.lock_changes import lock_changes
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import digest
+from licet.gateway.connection import refused_line
+from licet.mcp.jsonrpc import BadMessage, read_message
 from licet.mcp.listing import Definitions, as_locked
 from sandbox.levels import needs_walls
 
@@ -115,10 +117,10 @@ texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 @st.composite
 def pydantic_schemas(draw: st.DrawFn) -> dict[str, Any]:
     """What a pydantic model, and so FastMCP, writes: bounds and defaults as they stand in the source."""
-    bound, default = draw(floats | sizes), draw(floats | sizes | texts | st.none())
+    default = draw(floats | sizes | texts | st.none())
     kind: Any = draw(st.sampled_from((int, float, float | None, int | None, list[float], dict[str, float], Any)))
-    plain = kind in (int, float)
-    limits: dict[str, Any] = {draw(st.sampled_from(("ge", "gt", "le", "lt"))): bound} if plain else {}
+    bound = draw(sizes if kind is int else floats | sizes)
+    limits: dict[str, Any] = {draw(st.sampled_from(("ge", "gt", "le", "lt"))): bound} if kind in (int, float) else {}
     model = create_model("Arguments", n=(Annotated[kind, Field(**limits, description=draw(texts))], default))
     schema: dict[str, Any] = json.loads(json.dumps(model.model_json_schema()))
     return schema
@@ -227,3 +229,22 @@ def test_a_model_with_bounds_of_64_bits_is_what_pydantic_writes() -> None:
     written = msgspec.json.encode(Arguments.model_json_schema())
     assert b"9223372036854775807" in written
     assert b"1.0" in written
+
+
+BAD_CALLS = {
+    "id first": ('{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"arguments":{"n":NaN}}}', 7),
+    "id last": ('{"method":"tools/call","params":{"arguments":{"n":1e400}},"jsonrpc":"2.0","id":"seven"}', "seven"),
+    "half a surrogate pair": ('{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"n":"\\ud800"}}', 7),
+    "cut": ('{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"n":NaN', None),
+    "an answer": ('{"jsonrpc":"2.0","id":7,"result":{"n":NaN}}', None),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_a_call_with_arguments_that_are_no_json_is_answered(case: str) -> None:
+    """A client would wait for it otherwise."""
+    text, request_id = BAD_CALLS[case]
+    with pytest.raises(BadMessage) as bad:
+        read_message(text.encode())
+    refused = refused_line(text.encode(), bad.value)
+    assert (refused.id if refused is not None else None) == request_id

@@ -30,9 +30,11 @@ from licet.mcp.jsonrpc import (
     ProtocolError,
     Request,
     Response,
+    asked_id,
     read_message,
     write_message,
 )
+from licet.mcp.limits import END_BYTES
 from licet.mcp.link import Flood, Gone, StdioLink
 from licet.mcp.protocol import (
     ASKABLE,
@@ -411,6 +413,19 @@ class Subscriptions:
                 await self._unwatch(*resource)
 
 
+def refused_line(line: bytes, bad: BadMessage) -> Failure | None:
+    """The answer to a line of the client that is no message, or what an answer of the client counts as.
+
+    A line that cannot be parsed, such as a call with `NaN` in its arguments, may still show its id at one of its ends.
+    """
+    if bad.is_answer:
+        return Failure(bad.id, bad.code, "a malformed answer") if bad.id is not None else None
+    request_id = bad.id
+    if request_id is None and line.rstrip().endswith(b"}"):
+        request_id = asked_id(line[:END_BYTES], line[-END_BYTES:])
+    return Failure(request_id, bad.code, str(bad)) if request_id is not None else None
+
+
 async def serve_stdio(servers: GovernedServers, names: Naming, report: Callable[[str], None]) -> None:
     """Serve one client over the standard input and output of this process, until it closes its end."""
     link = StdioLink()
@@ -438,12 +453,13 @@ async def serve_stdio(servers: GovernedServers, names: Naming, report: Callable[
                 message = read_message(line)
             except BadMessage as bad:
                 report(f"client: {bad}")
-                if bad.id is None:
+                refused = refused_line(line, bad)
+                if refused is None:
                     continue
                 if not bad.is_answer:
-                    send(Failure(bad.id, bad.code, str(bad)))
+                    send(refused)
                     continue
-                message = Failure(bad.id, bad.code, "a malformed answer")  # so that nothing waits for it
+                message = refused  # so that nothing waits for it
             await connection.receive(message)
             if writer.done():
                 break
