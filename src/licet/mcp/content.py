@@ -53,7 +53,13 @@ SAMPLING_PARTS: Mapping[str, str] = {
     "content": "blocks",
 }
 
+_OF_PARTS = (dict, list, type(None))
 _DETAILS = PARTS.keys() - {"contents"}  # without these, a part is still what it is
+_NONE: frozenset[str] = frozenset()
+_PLAIN_BLOCKS, _PLAIN_PARTS = (
+    {name: frozenset(key for key, part in keys.items() if not part) for name, keys in table.items()}
+    for table in (BLOCKS, PARTS)
+)
 
 Note = Callable[[str], None]
 
@@ -71,11 +77,12 @@ class Content:
             return value if all(map(_is, parts, value)) else parts
         if not isinstance(value, dict):
             return value
-        return self._kept(self._block_keys(value) if kind == "blocks" else PARTS[kind], value)
-
-    def _block_keys(self, block: dict[str, Any]) -> Part | None:
-        kind = block.get("type")
-        return BLOCKS.get(kind) if isinstance(kind, str) else None
+        if kind == "blocks":
+            kind = str(value.get("type"))
+            keys, plain = BLOCKS.get(kind), _PLAIN_BLOCKS.get(kind, _NONE)
+        else:
+            keys, plain = PARTS[kind], _PLAIN_PARTS[kind]
+        return value if value.keys() <= plain else self._kept(keys, value)  # most blocks are plain: no loop for these
 
     def _kept(self, keys: Part | None, value: dict[str, Any]) -> dict[str, Any]:
         if keys is None:  # of a type that the table does not have
@@ -84,7 +91,7 @@ class Content:
         changed: dict[str, Any] = {}
         for key, inner in value.items():
             kind = keys.get(key)
-            if kind is None or (kind in _DETAILS and not isinstance(inner, dict | list | None)):
+            if kind is None or (kind in _DETAILS and not isinstance(inner, _OF_PARTS)):
                 self.left_out[key] = None
             else:
                 changed[key] = self.part(kind, inner) if kind else inner
