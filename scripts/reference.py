@@ -38,7 +38,10 @@ from licet.core.policy import argument_ties
 from licet.guard.result import Code
 from licet.guard.result_parts import code_of
 from licet.lint.judge import RULES
+from licet.mcp.content import BLOCKS as CONTENT_BLOCKS
+from licet.mcp.content import PARTS as CONTENT_PARTS
 from licet.mcp.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
+from licet.mcp.protocol import META as MCP_META
 from licet.mcp.protocol import METHODS as MCP_METHODS
 from licet.packages.server_packages import launch_of
 from licet.policy_files.schema import SHAPES
@@ -353,6 +356,21 @@ def mcp_methods() -> str:
     return table(("from", "method", "versions", "what governs it"), rows)
 
 
+def mcp_meta() -> str:
+    """The keys in `_meta` of messages that the gateway knows."""
+    rows = []
+    for key in MCP_META:
+        names = ", ".join(f"`{name}`" for name in key.name.split(", "))
+        rows.append((key.sender, key.where, names, key.governed))
+    return table(("from", "in", "key", "what the gateway does with it"), rows)
+
+
+def mcp_content() -> str:
+    """What passes of content, by the type of a block or the name of a part."""
+    rows = [(f"`{name}`", f"`{' '.join(keys)}`") for name, keys in (*CONTENT_BLOCKS.items(), *CONTENT_PARTS.items())]
+    return table(("block or part", "keys that pass"), rows)
+
+
 def limits() -> str:
     """The numbers that no policy changes: each `limits.py`, whose comments say the unit and what is bounded."""
     made = []
@@ -403,7 +421,12 @@ def parts() -> dict[str, dict[str, str]]:
     return {
         "algebra.md": {"grammar": grammar()},
         "commands.md": commands(),
-        "gateway.md": {"methods": mcp_methods(), "servers": mcp_servers()},
+        "gateway.md": {
+            "methods": mcp_methods(),
+            "meta": mcp_meta(),
+            "content": mcp_content(),
+            "servers": mcp_servers(),
+        },
         "lint.md": {"codes": findings()},
         "manifest.md": schemas(),
         "reference/api.md": {"names": names()},

@@ -13,7 +13,17 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from licet.core.values import canonical_json, data_digest, data_json, digest, money_text, near_hint, nearest, plain
+from licet.core.values import (
+    canonical_json,
+    data_digest,
+    data_json,
+    digest,
+    is_same_number,
+    money_text,
+    near_hint,
+    nearest,
+    plain,
+)
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 whole = st.integers(-(2**53) + 1, 2**53 - 1)
@@ -132,6 +142,22 @@ def test_a_large_integer_is_written_with_all_its_digits() -> None:
 def test_outside_data_with_lone_surrogates_is_refused(value: Any) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         data_json(value)
+
+
+@pytest.mark.parametrize("value", [[2**60, float("nan")], {"a": 2**60, "b": float("inf")}], ids=ascii)
+def test_a_large_integer_beside_it_makes_no_json_of_infinity(value: Any) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        data_json(value)
+
+
+@given(numbers)
+def test_a_number_is_the_same_number_after_it_was_written_and_read(number: float) -> None:
+    assert is_same_number(number, json.loads(data_json(number)))
+
+
+@given(numbers, numbers)
+def test_numbers_that_differ_are_not_the_same(one: float, other: float) -> None:
+    assert is_same_number(one, other) <= (one == other)
 
 
 PLAIN: list[tuple[Any, Any]] = [

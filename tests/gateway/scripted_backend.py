@@ -201,7 +201,8 @@ class ScriptedBackend(GovernedServers):
         self, server: str, ref: dict[str, Any], argument: dict[str, Any], context: dict[str, Any], client: ClientCall
     ) -> Result:
         self.happened.append(("complete", server, ref, argument, context))
-        return {"completion": {"values": [await self._answer("form", client) if argument.get("ask") else "a"]}}
+        value = await self._answer("form", client) if argument.get("value") == "ask" else "a"
+        return {"completion": {"values": [value]}}
 
     async def subscribe(self, server: str, uri: str) -> None:
         self.happened.append(("subscribe", server, uri))

@@ -14,6 +14,7 @@ It needs the standard library alone, and speaks over stdin and stdout in one thr
     calls         {tool: actions} for `tools/call`; a tool without actions echoes its arguments
     on            {method: actions} in place of what the server would do
     end           actions at the end of stdin
+    in_2025       another script, whose keys count instead of these if the era is 2025
 
 An action is a list, a verb first. In texts, `{id}` is the id of the request, `{n}` the number of a repetition.
 
@@ -196,6 +197,9 @@ class Server:
         is_modern = f"{META}protocolVersion" in meta
         if self.script.get("era", "both") == "both" and not self.era:
             self.era = "2026" if is_modern else "2025"
+        if self.era == "2025" and "in_2025" in self.script:
+            self.script = self.script | self.script.pop("in_2025")
+            self.tools = [tool(given) for given in self.script.get("tools", ["echo"])]
         if self.era == "2026":
             if method == "initialize":
                 raise Failed(-32022, "Unsupported protocol version", {"supported": [MODERN], "requested": "2025-11-25"})

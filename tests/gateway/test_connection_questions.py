@@ -439,7 +439,7 @@ async def test_reading_a_resource_can_ask_and_completing_cannot(scene: Scene) ->
     [answer] = await scene.request("resources/read", params, 2)
     assert json.loads(answer["result"]["contents"][0]["text"]) == YES
     ref = {"type": "ref/resource", "uri": "a://ask"}
-    [answer] = await scene.request("completion/complete", {"ref": ref, "argument": {"ask": True}}, 3)
+    [answer] = await scene.request("completion/complete", {"ref": ref, "argument": {"name": "n", "value": "ask"}}, 3)
     assert "cannot be asked during" in answer["result"]["completion"]["values"][0]
 
 

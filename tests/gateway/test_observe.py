@@ -70,7 +70,9 @@ CAPABILITIES: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def observing(workspace: Workspace, era: str = "2025", seconds: float = 600.0, is_open: bool = False) -> Any:
+async def observing(
+    workspace: Workspace, era: str = "2025", seconds: float = 600.0, is_open: bool = False, **about: Any
+) -> Any:
     """A client of a gateway in this process that observes, and its backend."""
     observed = await observation(
         workspace.manifest, seconds, is_open=is_open, report=workspace.reports.append, workdir=workspace.place
@@ -79,7 +81,7 @@ async def observing(workspace: Workspace, era: str = "2025", seconds: float = 60
         workspace.manifest, workspace.state, session="g-test", report=workspace.reports.append,
         workdir=workspace.place, observed=observed,
     )  # fmt: skip
-    async with connected(backend, naming(list(backend._servers), ""), era) as client:
+    async with connected(backend, naming(list(backend._servers), ""), era, **about) as client:
         yield client, backend
 
 

@@ -12,7 +12,7 @@ from licet import load_manifest
 from licet.assemble.server_process import expanded_command, packages_directory
 from licet.backends.ledger.reader import LedgerReader
 from licet.core.ledger.entry import LinkedEntry
-from licet.core.policy.lock import Lock, LockedServer, portable, write_lock
+from licet.core.policy.lock import Lock, LockedServer, OtherVersion, portable, write_lock
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import Server, servers_of
 from licet.gateway.connection import Connection
@@ -75,6 +75,7 @@ class Workspace:
             volatile=script.get("volatile", {}),
             instructions=script.get("instructions", ""),
             claimed_version=script.get("claimed_version", ""),
+            other_versions=msgspec.convert(script.get("other_versions", {}), dict[str, OtherVersion]),
             **_portable(lists, places),
         )
 

@@ -21,7 +21,7 @@ from licet.core.algebra.set import Rules
 from licet.core.policy.argument_ties import FREE, SCOPES
 from licet.core.policy.layer import EffectClass
 from licet.core.policy.tool import ToolSpec, spec_of, summary
-from licet.core.values import Origin, canonical_json
+from licet.core.values import Origin, data_json
 from licet.declare import Tool, tool
 from licet.declare.arguments import InvalidArguments
 from licet.declare.decorator import with_spec
@@ -151,7 +151,7 @@ def _adapter_of(given: object) -> str | None:
 
 
 def _own_copy(foreign: Foreign) -> dict[str, Any]:
-    schema: dict[str, Any] = json.loads(canonical_json(dict(foreign.schema)))
+    schema: dict[str, Any] = json.loads(data_json(dict(foreign.schema)))
     if schema.get("type", "object") != "object":
         raise TypeError(f"`{foreign.name}` takes one value without a name: licet tools take arguments by name")
     return {"additionalProperties": False, "type": "object", "properties": {}, **schema}

@@ -28,7 +28,7 @@ from licet.cli.lock_servers import (
 from licet.cli.options import FILE, json_option, refuse, secrets_option
 from licet.cli.output import counted, fail, print_report, show, show_lines, show_lock_changes, wants_json, write_file
 from licet.core.policy.addresses import common_ranges
-from licet.core.policy.lock import FORMAT, BadLock, Lock, with_other_platforms, write_lock
+from licet.core.policy.lock import FORMAT, BadLock, Lock, lock_digest, with_other_platforms, write_lock
 from licet.core.policy.lock_changes import lock_changes
 from licet.core.values import Origin, Problem
 from licet.mcp.server_definitions import NotTaken
@@ -87,7 +87,8 @@ def command(
     The lock has the digest of each manifest, the digest and source hashes of each tool, the version and hash of each
     installed distribution that tools come from, and for each MCP server its command, what the command resolved to, and
     every definition that the server offers. To take these, each server is started three times behind walls made of its
-    own `grants`, without writing; one with a `url` is connected to three times. MANIFEST is the policy in this
+    own `grants`, without writing; one with a `url` is connected to three times. One that speaks 2026-07-28 is also
+    started as clients of 2025 do. MANIFEST is the policy in this
     directory if left out; if it has servers, you must have accepted it with `licet trust`. A lock that exists is never
     replaced without --update. If you have accepted the policy and the lock that was there, the new one is accepted too.
 
@@ -229,6 +230,9 @@ def _notes(lock: Lock) -> Iterable[str]:
     for name, server in lock.servers.items():
         for one, why in server.refused.items():
             yield f"{name}: {one} is left out: {why}"
+        for version in server.other_versions:
+            for one, why in sorted(server.in_version(version).refused.items() - server.refused.items()):
+                yield f"{name}: {one} is left out for clients of protocol {version}: {why}"
         for one, texts in server.volatile.items():
             yield f"{name}: {one} changes by itself ({', '.join(texts)}): clients are shown the text of today"
 
@@ -241,7 +245,7 @@ def _finish(
 ) -> None:
     ctx = click.get_current_context()
     shown = shown_path(place)
-    if old == new:
+    if lock_digest(old) == lock_digest(new):  # as they are written: equality in Python takes `true` for `1`
         text = f"{shown} is as it should be: {_counts(new)}"
         _report(shown, new, changes, failed, written=False, text=text)
         ctx.exit(1 if failed.wrong else 0)
@@ -305,7 +309,9 @@ def _report(
         show(text, err=err)
         show_lines(f"accepted {file} with this lock" for file in entered)
 
-    servers = {name: {"tools": one.listed("tools"), "refused": one.refused} for name, one in lock.servers.items()}
+    servers = {
+        name: {"tools": one.in_all_versions("tools"), "refused": one.refused} for name, one in lock.servers.items()
+    }
     found = {"file": shown, "written": written, "manifests": lock.manifests, "tools": sorted(lock.tools)}
     problems = {"problems": server_problems(failed.origins, failed.wrong)} if failed.wrong else {}
     found = {**found, "servers": servers, "accepted": entered, "changes": changes, **problems}

@@ -62,13 +62,18 @@ def data_json(value: Any) -> bytes:
     if _is_simple(value):
         return _ENCODER.encode(value)
     if _has_large_number(value):
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
     return _rfc8785(value)
 
 
 def data_digest(value: Any) -> str:
     """The digest of JSON data from outside: the same as `digest`, but defined for numbers of any size."""
     return f"sha256:{sha256(data_json(value)).hexdigest()}"
+
+
+def is_same_number(one: float, two: float) -> bool:
+    """Whether two numbers of JSON data are written alike: `1.0` is `1`, as what was written and read again is."""
+    return bool(one == two) and data_json(one) == data_json(two)
 
 
 def _is_simple(value: Any) -> bool:

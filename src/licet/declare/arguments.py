@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from licet.core.policy.argument_ties import ALSO
-from licet.core.values import canonical_json
+from licet.core.values import data_json
 from licet.declare.check_cost import explodes, leave_loop
 from licet.declare.context import Context, SyncContext
 from licet.declare.plain_json import (
@@ -113,7 +113,7 @@ def _schema_text(fn: Callable[..., Any], context: str | None) -> str:
     """The schema as JSON, without anything that depends on where the function is defined."""
     with explained(fn):
         schema = _Tidy(_generate(stand_in(fn, context))).schema
-        canonical_json(schema)  # raises if there is no canonical form, and so no digest (infinities, huge numbers)
+        data_json(schema)  # raises if it is no JSON, and so has no digest (infinities)
         return json.dumps(schema)
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolCapabilities, ToolSpec, spec_of
-from licet.core.values import Origin, canonical_json
+from licet.core.values import Origin, data_json
 from licet.declare.arguments import SchemaText
 from licet.declare.context import check_available
 from licet.declare.json_schema import UnusableSchema, check_usable
@@ -220,7 +220,7 @@ def _schema(arguments: object) -> SchemaText:
     if not isinstance(arguments, Mapping) or arguments.get("type") != "object":
         raise Malformed(_shown(arguments), expected, f"such as {example}")
     try:
-        canonical_json(dict(arguments))  # raises if there is no canonical form, and so no digest
+        data_json(dict(arguments))  # raises if it is no JSON, and so has no digest
         text = json.dumps(dict(arguments))
     except (ValueError, TypeError, RecursionError) as wrong:
         raise Malformed(_shown(arguments), f"{expected}, as JSON ({wrong})", f"such as {example}") from None

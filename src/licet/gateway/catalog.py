@@ -22,6 +22,7 @@ from licet.guard.registration import RegisteredTools
 from licet.mcp.jsonrpc import INVALID_PARAMS, ProtocolError
 from licet.mcp.protocol import definition_for
 from licet.mcp.shown_names import Naming, shown_name, shown_names
+from licet.mcp.upstream import Era, locked_in_era
 from licet.policy_files.server_tools import shape_problem
 
 
@@ -100,7 +101,10 @@ class ShownLists:
         *,
         all_listed: bool = False,
     ) -> None:
-        self._policy, self._locked, self._places, self._all_listed = policy, locked, dict(places), all_listed
+        self._policy, self._places, self._all_listed = policy, dict(places), all_listed
+        self._lock = dict(locked)
+        self._era: Era | Literal[""] = ""  # of the client
+        self._locked = self._lock  # what the servers were locked as in that era
         self.running: Mapping[str, RunningServer] = {}
         self.unavailable: Mapping[str, str] = {}  # tools of the workspace that say that they cannot run here, and why
         self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
@@ -109,9 +113,19 @@ class ShownLists:
 
     def use(self, locked: Mapping[str, LockedServer]) -> None:
         """Take another lock. Definitions of servers that it has as before stay the same objects."""
-        same = {name for name, one in locked.items() if self._locked.get(name) == one}
+        self._take(locked, self._era)
+
+    def speak(self, era: Era | Literal[""]) -> None:
+        """Show what the servers offer in the era of the client, where they were locked in it."""
+        if era != self._era:
+            self._take(self._lock, era)
+            self._lists.clear()
+
+    def _take(self, lock: Mapping[str, LockedServer], era: Era | Literal[""]) -> None:
+        in_era = {name: locked_in_era(locked, era) for name, locked in lock.items()}
+        same = {name for name, locked in in_era.items() if self._locked.get(name) == locked}
         self._definitions = {key: made for key, made in self._definitions.items() if key[0] in same}
-        self._locked = locked
+        self._lock, self._era, self._locked = dict(lock), era, in_era
 
     def changes(self) -> list[Changed]:
         """Make the lists again, and name those that are others now."""
@@ -129,7 +143,7 @@ class ShownLists:
         """The tools that the policy or a lock knows, and that are not shown."""
         shown = {tool.name for tool in self.tools()}
         policy = self._policy()
-        locked = (f"{name}.{tool}" for name, one in self._locked.items() for tool in one.listed("tools"))
+        locked = (f"{name}.{tool}" for name, one in self._locked.items() for tool in one.in_all_versions("tools"))
         yield from sorted({*policy.tools, *policy.manifest.admissions, *locked} - shown)
 
     def resources(self) -> Sequence[Offered]:
@@ -189,10 +203,15 @@ class ShownLists:
                 continue
             if server not in self.running:
                 found.append(ShownTool(name, self._own(name, registered.tool), name not in self.unavailable))
-            elif tool not in (RESOURCES, PROMPTS):
+            elif tool not in (RESOURCES, PROMPTS) and self._is_locked(server, tool):
                 is_listed = self._is_listed(server, "tools", tool)
                 found.append(ShownTool(name, self.definition(server, "tools", tool), is_listed))
         return found
+
+    def _is_locked(self, server: str, tool: str) -> bool:
+        """Whether a tool is in the lock as the client sees it: another version of the protocol may have others."""
+        locked = self._locked.get(server)
+        return locked is not None and tool in locked.listed("tools") and f"tools/{tool}" not in locked.refused
 
     def _offered(self, kind: str, tool: str) -> Sequence[Offered]:
         found = []

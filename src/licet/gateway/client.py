@@ -33,6 +33,7 @@ from licet.gateway.limits import (
     MOST_WAITING_CALLS,
     REPEAT_SECONDS,
 )
+from licet.mcp.content import passed
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -122,8 +123,8 @@ def answer(row: Method, data: object) -> dict[str, Any]:
             return fields
         case "elicitation", {"action": "accept" | "decline" | "cancel" as action}:
             return {"action": action}
-        case "sampling", {"role": "user" | "assistant", "content": dict() | list(), "model": str()}:
-            return fields
+        case "sampling", {"role": "user" | "assistant", "content": dict() | list() as content, "model": str()}:
+            return {**fields, "content": passed("blocks", content)}
         case "roots", {"roots": list(roots)} if all(isinstance(root, dict) for root in roots):
             return {"roots": [kept(root, frozenset(("uri", "name")))[0] for root in roots]}
     raise CannotAsk(f"the client's answer to `{row.name}` is malformed", INTERNAL_ERROR)

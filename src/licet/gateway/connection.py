@@ -16,6 +16,7 @@ from licet.gateway.governed_servers import GovernedServers
 from licet.gateway.limits import LAST_WORDS_SECONDS, MOST_RUNNING, MOST_SUBSCRIPTIONS, UNREAD_BYTES, UNREAD_MESSAGES
 from licet.guard.repeated_calls import ID_FORM, is_call_id
 from licet.mcp import protocol
+from licet.mcp.content import passed
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -29,9 +30,11 @@ from licet.mcp.jsonrpc import (
     ProtocolError,
     Request,
     Response,
+    asked_id,
     read_message,
     write_message,
 )
+from licet.mcp.limits import END_BYTES
 from licet.mcp.link import Flood, Gone, StdioLink
 from licet.mcp.protocol import (
     ASKABLE,
@@ -180,8 +183,8 @@ class Connection:
         self._catalog, self._names = Catalog(self._servers.lists, names, self._client.claims.version), names
 
     def _start(self, era: Era, claims: Claims) -> None:
-        self._catalog = Catalog(self._servers.lists, self._names, claims.version)
         self._servers.client_is(claims)
+        self._catalog = Catalog(self._servers.lists, self._names, claims.version)
         self._client.era, self._client.claims = era, claims
 
     def _take_notification(self, notification: Notification) -> None:
@@ -265,7 +268,8 @@ class Connection:
         return self._from_server(call, await self._servers.prompt(server, name, arguments, call))
 
     async def _complete(self, call: ClientCall, params: dict[str, Any]) -> dict[str, Any]:
-        argument, context = _object(params, "argument"), _object(params, "context")
+        argument = passed("argument", _object(params, "argument"))
+        context = passed("context", _object(params, "context"))
         match params.get("ref"):
             case {"type": "ref/prompt", "name": str(shown)}:
                 server, name = self._catalog.prompt(shown)
@@ -419,6 +423,19 @@ class Subscriptions:
                 await self._unwatch(*resource)
 
 
+def refused_line(line: bytes, bad: BadMessage) -> Failure | None:
+    """The answer to a line of the client that is no message, or what an answer of the client counts as.
+
+    A line that cannot be parsed, such as a call with `NaN` in its arguments, may still show its id at one of its ends.
+    """
+    if bad.is_answer:
+        return Failure(bad.id, bad.code, "a malformed answer") if bad.id is not None else None
+    request_id = bad.id
+    if request_id is None and line.rstrip().endswith(b"}"):
+        request_id = asked_id(line[:END_BYTES], line[-END_BYTES:])
+    return Failure(request_id, bad.code, str(bad)) if request_id is not None else None
+
+
 async def serve_stdio(servers: GovernedServers, names: Naming, report: Callable[[str], None]) -> None:
     """Serve one client over the standard input and output of this process, until it closes its end."""
     link = StdioLink()
@@ -446,12 +463,13 @@ async def serve_stdio(servers: GovernedServers, names: Naming, report: Callable[
                 message = read_message(line)
             except BadMessage as bad:
                 report(f"client: {bad}")
-                if bad.id is None:
+                refused = refused_line(line, bad)
+                if refused is None:
                     continue
                 if not bad.is_answer:
-                    send(Failure(bad.id, bad.code, str(bad)))
+                    send(refused)
                     continue
-                message = Failure(bad.id, bad.code, "a malformed answer")  # so that nothing waits for it
+                message = refused  # so that nothing waits for it
             await connection.receive(message)
             if writer.done():
                 break

@@ -344,7 +344,7 @@ def _links(
     def schema_of(tool: str) -> Mapping[str, Any]:
         lock = gate.policy.manifest.lock
         locked = lock.servers.get(server.name) if lock is not None else None
-        schema = locked.listed("tools").get(tool, {}).get("inputSchema") if locked is not None else None
+        schema = locked.in_all_versions("tools").get(tool, {}).get("inputSchema") if locked is not None else None
         return schema if isinstance(schema, dict) else {}
 
     if server.url:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -59,10 +59,12 @@ from licet.guard.limits import OUTPUT_KB
 from licet.guard.registration import Registered, RegisteredTools
 from licet.guard.result import Result, refusal_line
 from licet.guard.session import Session, refuse_call
+from licet.mcp.content import passed
 from licet.mcp.exchange import TimedOut, UpstreamError, quoted
 from licet.mcp.link import Gone
 from licet.mcp.protocol import VERSIONS, Claims, find
 from licet.mcp.shown_names import Naming
+from licet.mcp.upstream import Era, era_of
 
 Note = Callable[[str], None]
 _RESULT = ("resultType", "ttlMs", "cacheScope", "_meta")  # of the protocol; the connection writes its own
@@ -76,12 +78,16 @@ async def checked_result(
     if dropped := sorted(data.keys() - changed.keys() - set(_RESULT)):
         note(f"keys of the result that are not in the protocol were left out: {', '.join(dropped)[:200]}")
     if method == "tools/call":
-        changed["content"] = _content(changed.get("content", []), server, note)
+        changed["content"] = passed("blocks", _content(changed.get("content", []), server, note), note)
         await _check_structured(changed, definition, note)
     elif method == "resources/read":
-        changed["contents"] = [one for one in _listed(changed.get("contents")) if _may_read(one, server, note)]
+        contents = [one for one in _listed(changed.get("contents")) if _may_read(one, server, note)]
+        changed["contents"] = passed("contents", contents, note)
     elif method == "prompts/get":
-        changed["messages"] = [_message(one, server, note) for one in _listed(changed.get("messages"))]
+        messages = [_message(one, server, note) for one in _listed(changed.get("messages"))]
+        changed["messages"] = passed("message", messages, note)
+    elif method == "completion/complete" and "completion" in changed:
+        changed["completion"] = passed("completion", changed["completion"], note)
     if found := hidden_in(changed):
         note(f"hidden characters in the result: {', '.join(found[:20])}")
         if hidden == "show":
@@ -207,6 +213,7 @@ class GovernedServers:
         self._ready: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None  # of observing
         self._tasks: set[asyncio.Task[None]] = set()
+        self._era: Era | Literal[""] = ""  # of the client
         self._said: set[str] = set()  # what the client said is the task
         self._tainted = ""  # why the model may have read text of others, as long as no policy asks
         self._names = names  # how tools are shown
@@ -271,7 +278,7 @@ class GovernedServers:
             if resources is None or not resources.ready:
                 self._later(one.drop_subscriptions())
             if name not in before and self._ready is not None:
-                one.start()
+                one.start(self._era)
         changed = self.lists.changes()
         if names != self._names:
             changed = ["tools", "prompts", *changed]
@@ -289,7 +296,7 @@ class GovernedServers:
         if new is not None and self.running.get(new.server.name) is new:
             new.take_subscriptions(old)
             if self._ready is not None:
-                new.start()
+                new.start(self._era)
 
     def _shown_policy(self) -> RegisteredTools:
         """The policy whose tools a client is shown: the last one, while none is in force and calls are refused."""
@@ -471,13 +478,16 @@ class GovernedServers:
     def client_is(self, claims: Claims) -> None:
         """Take what the client says of itself, for receipts, and start the servers.
 
-        They are announced what `licet lock` announced to them, whatever this client can do: what a server offers may
-        depend on it. A question that the client cannot answer is refused when it comes.
+        They are opened in the era of the client, if they were locked in it: a server of 2026 cannot ask a client of
+        2025, and the other way round. They are announced what `licet lock` announced to them, whatever this client can
+        do: what a server offers may depend on it. A question that the client cannot answer is refused when it comes.
         """
         said = " ".join(str(claims.info.get(key, "")) for key in ("name", "version"))
         self._session.caller = Caller(client=f"{said.strip()[:LONGEST_CLAIM]} (claimed)")
+        self._era = era_of(claims.version)
+        self.lists.speak(self._era)
         for one in self.running.values():
-            one.start()
+            one.start(self._era)
         if self._ready is None:
             self._ready = asyncio.get_running_loop().create_task(self._get_ready())
             self._later(self._own_tools.watch())

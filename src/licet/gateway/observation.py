@@ -21,7 +21,7 @@ from licet.core.decision.decision import Ask, CapabilityGranted, Deny
 from licet.core.decision.request import UNUSED, Ground, Reason
 from licet.core.ledger.entry import ObservedFact
 from licet.core.policy.addresses import common_ranges
-from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer
+from licet.core.policy.lock import FORMAT, BadLock, Lock, LockedServer, other_version
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import DECIDED_BY_CALL, Organisation
 from licet.core.policy.servers import PROMPTS, RESOURCES, Server, servers_of
@@ -131,7 +131,7 @@ async def observation(
             if known is None or offered[name] != known:
                 unpinned.append(name)
         if known is not None:
-            locked[name] = known
+            locked[name] = _with_other_versions(known, found or known)
     offered = without_clashes(offered, manifest.gateway_names)  # type: ignore[arg-type]
     locked = {name: locked.get(name, found) for name, found in offered.items()}
     lock = Lock(format=FORMAT, manifests=base.lock.manifests if base.lock is not None else {}, servers=locked)
@@ -157,8 +157,26 @@ def _opened(server: Server, is_open: bool) -> Server:
     return replace(server, sandbox="native") if is_open and not server.url else server
 
 
+def _with_other_versions(locked: LockedServer, found: LockedServer) -> LockedServer:
+    """A lock in which a version of the protocol that it does not have counts as locked with what is offered there."""
+    missing = found.other_versions.keys() - locked.other_versions.keys()
+    more = {version: other_version(locked, found.in_version(version)) for version in missing}
+    return replace(locked, other_versions={**locked.other_versions, **more})
+
+
 def _with_others(locked: LockedServer, found: LockedServer) -> LockedServer:
-    """A lock with the tools, resources and prompts that a server offers besides those in it."""
+    """A lock with the tools, resources and prompts that a server offers besides those in it, in each version."""
+    offered = _with_other_definitions(locked, found)
+    versions = {}
+    for version in (*locked.other_versions, *found.other_versions):
+        there = found.in_version(version)
+        if version in locked.other_versions:
+            there = _with_other_definitions(locked.in_version(version), there)
+        versions[version] = other_version(offered, there)
+    return replace(offered, other_versions=versions)
+
+
+def _with_other_definitions(locked: LockedServer, found: LockedServer) -> LockedServer:
     kinds = ("tools", "resources", "templates", "prompts")
     more = {
         kind: tuple(one for name, one in found.listed(kind).items() if name not in locked.listed(kind))
@@ -330,7 +348,7 @@ def observed_policy(
     natives: set[str] = set()
     for name, locked in offered.items():
         is_native = is_open or servers[name].kind == "native"
-        for tool, definition in {**locked.listed("tools"), RESOURCES: {}, PROMPTS: {}}.items():
+        for tool, definition in {**locked.in_all_versions("tools"), RESOURCES: {}, PROMPTS: {}}.items():
             if definition and (f"tools/{tool}" in locked.refused or refusal_of_name(name, tool)):
                 continue
             full = f"{name}.{tool}"

@@ -53,6 +53,7 @@ from licet.gateway.running_server import RunningServer, ServerCall, capability
 from licet.guard.deadlines import Deadline
 from licet.guard.ports import Answer, Answered, Approver, Question, Unavailable, answer_of
 from licet.guard.session import Session, record_question
+from licet.mcp.content import SAMPLING_PARTS, passed
 from licet.mcp.exchange import not_found
 from licet.mcp.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Id, Notification, ProtocolError, Request
 from licet.mcp.link import Rate
@@ -78,6 +79,7 @@ def presented(server: str, request: Request) -> Request:
         if "elicitationId" in params:
             params["elicitationId"] = secrets.token_urlsafe(16)  # one server could use that of another
     elif request.method == "sampling/createMessage":
+        params |= {key: passed(kind, params[key]) for key, kind in SAMPLING_PARTS.items() if key in params}
         if hidden_in(params):
             params = shown(params)
         told, first = params.get("systemPrompt"), f"This request comes from the MCP server `{server}`."
@@ -123,7 +125,8 @@ def _written(value: Any, key: str, levels: int) -> Any:
                 raise _refused("a form with a key that is too long, or has hidden characters")
         # Below `properties` the keys are names of fields, so that `title` there is no text.
         names = key == "properties"
-        return {one: _written(item, "" if names else one, levels - 1) for one, item in value.items()}
+        fields = {one: item for one, item in value.items() if names or one != "_meta"}
+        return {one: _written(item, "" if names else one, levels - 1) for one, item in fields.items()}
     if isinstance(value, list):
         if key == "enumNames":
             return [_written(item, "title", levels - 1) for item in value]

@@ -9,7 +9,7 @@ when a server ends fail once; the gateway repeats none of them.
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -47,7 +47,8 @@ from licet.mcp.exchange import TimedOut, UpstreamError
 from licet.mcp.jsonrpc import Id
 from licet.mcp.link import Gone, Link
 from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
-from licet.mcp.upstream import Opened, Peer, Upstream, era_of
+from licet.mcp.protocol import ASKED
+from licet.mcp.upstream import Era, Opened, Peer, Upstream, era_of, locked_in_era
 from licet.policy_files.server_tools import running_version
 
 _WITHOUT = "the standing approval of deletes has ended; it is started again without it"
@@ -125,7 +126,7 @@ def server_tools(manifest: Manifest, places: NamedPlaces | None = None) -> list[
         parts = tool_parts(name, servers)
         if parts is not None:
             server, tool = parts
-            definition = locked[server].listed("tools").get(tool) if server in locked else None
+            definition = locked[server].in_all_versions("tools").get(tool) if server in locked else None
             found.append(ServerTool(spec, server, tool, places, definition))
     return found
 
@@ -270,10 +271,26 @@ class RunningServer:
         self.asks_alone = 0  # while none of its calls ran, since the last one began
         self.refused_alone = 0
 
-    def start(self) -> None:
-        """Start it, once. Later calls do nothing."""
+    def start(self, era: Era | Literal[""] = "") -> None:
+        """Start it, once, in the era of its client if it was locked in it. Later calls do nothing."""
         if self._task is None:
+            if self.locked is not None:
+                there = locked_in_era(self.locked, era)
+                self._report_era(self.locked, there, era)
+                self.locked = there
             self._task = asyncio.create_task(self._keep(), name=f"licet server {self.server.name}")
+
+    def _report_era(self, locked: LockedServer, there: LockedServer, era: Era | Literal[""]) -> None:
+        """Say what is not served in this era, and that it may not be able to ask: older locks know one era alone."""
+        for key, why in there.refused.items():
+            if key not in locked.refused:
+                self._tell(f"{self.server.name}: {key} is left out: {why}")
+        asks = self.announces.keys() & set(ASKED.values())
+        if era == "2025" != era_of(locked.version) and not locked.other_versions and asks:
+            self._tell(
+                f"{self.server.name}: it was locked in protocol {locked.version} alone, and may not be able to ask a "
+                "client of an older one: `licet lock --update` also asks it in an older one, if it knows one"
+            )
 
     async def settled(self) -> None:
         """Wait until it has said what it offers, or failed to; if its standing approval has ended, without that."""
@@ -294,11 +311,13 @@ class RunningServer:
     def refusal_of(self, kind: str, name: str) -> str:
         """Why one of its tools, resources or prompts is not used as it is now; empty if it is."""
         what = self.different.get(kind, {}).get(name)
+        whose = f"`{shortened(name)}` of the server `{self.server.name}`"
+        if self.locked is not None and (why := self.locked.refused.get(f"{kind}/{name}")):
+            return f"{whose} is left out: {why}"
         if self._unclear:
             return f"the server `{self.server.name}` says that its lists changed, but not how"
         if what is None:
             return ""
-        whose = f"`{shortened(name)}` of the server `{self.server.name}`"
         return f"{whose} {what}, unlike in licet.lock: review it with `licet lock --update`"
 
     def offers(self, kind: str, name: str) -> bool:

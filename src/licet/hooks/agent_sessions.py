@@ -20,7 +20,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from licet.core.values import canonical_json
+from licet.core.values import data_json
 from licet.errors import LicetError
 from licet.hooks.limits import MOST_OPEN_CALLS, MOST_SESSIONS, RECENT_SECONDS, SESSION_DAYS
 from licet.hooks.policy_choice import Choice, NoPolicy, hooks_directory
@@ -82,7 +82,7 @@ def session_name(agent: str, id: str) -> str:  # noqa: A002
 
 def arguments_key(tool: str, arguments: Any) -> str:
     """A digest of a call's tool and arguments, to find the call again by its end."""
-    return sha256(canonical_json([tool, arguments])).hexdigest()[:32]
+    return sha256(data_json([tool, arguments])).hexdigest()[:32]
 
 
 class AgentSessions:

@@ -79,7 +79,9 @@ def _rule(path: str, where: Whereabouts) -> str:
 
 def guesses(server: Server, locked: LockedServer) -> dict[str, Guess]:
     """A guess for each tool that can be used, in the order of the server."""
-    usable = {name: one for name, one in locked.listed("tools").items() if f"tools/{name}" not in locked.refused}
+    usable = {
+        name: one for name, one in locked.in_all_versions("tools").items() if f"tools/{name}" not in locked.refused
+    }
     return {name: _guess(server, name, definition) for name, definition in usable.items()}
 
 

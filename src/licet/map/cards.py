@@ -24,7 +24,7 @@ from licet.core.policy.servers import host_rule
 from licet.core.policy.terms import Budget, Terms, WriteApproval
 from licet.core.review.surface import Surface, ToolSurface, kind_of, withheld_lines
 from licet.core.review.surface_entries import ReachEntry, entries_of, piece_text, target_of, ways_of
-from licet.core.values import canonical_json, money_text
+from licet.core.values import data_json, money_text
 from licet.map.limits import (
     MOST_BUNDLES,
     MOST_DENIED,
@@ -428,7 +428,7 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
         if key in (keys.STAND_INS, keys.FLOW):
             continue
         for title, value in key.document(surface.of(key)).items():
-            yield title, ", ".join(map(str, value)) if isinstance(value, list) else canonical_json(value).decode()
+            yield title, ", ".join(map(str, value)) if isinstance(value, list) else data_json(value).decode()
     if surface.allow_degraded:
         yield "sandbox", "programs may run without namespaces, and can then see the names of all files (allow_degraded)"
     if not surface.tools:

@@ -26,11 +26,13 @@ from licet.mcp.jsonrpc import (
     ProtocolError,
     Request,
     Response,
+    answered_id,
     read_message,
     write_message,
 )
 from licet.mcp.limits import (
     CANCEL_SECONDS,
+    END_BYTES,
     LONGEST_TEXT,
     MOST_ANSWER_BYTES,
     MOST_ASKS,
@@ -69,13 +71,22 @@ class Answer(Struct, frozen=True):
     data: dict[str, Any]
 
 
+# What can be read of an answer that is no message; None if nothing can.
+Mend = Callable[[bytes], dict[str, Any] | None]
+
+
 class Waiting:
     """A request of ours that has no answer yet."""
 
     def __init__(
-        self, progress: Callable[[dict[str, Any]], None] | None, caller: Id | None, most: int = MOST_ANSWER_BYTES
+        self,
+        progress: Callable[[dict[str, Any]], None] | None,
+        caller: Id | None,
+        most: int = MOST_ANSWER_BYTES,
+        mend: Mend | None = None,
     ) -> None:
         self.most = most  # bytes of the line with its answer
+        self.mend = mend
         self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.progress = progress
         self.caller = caller
@@ -158,8 +169,11 @@ class Exchange(ABC):
         caller: Id | None = None,
         may_cancel: bool = True,
         most: int = MOST_ANSWER_BYTES,
+        mend: Mend | None = None,
     ) -> Answer:
         """Send a request and wait for its result, of so many bytes at most. `params` makes its parameters from its id.
+
+        `mend` reads an answer that is no message.
 
         Raises `UpstreamError`, `Gone` or `TimedOut`. If the task is cancelled, the other side is told.
         """
@@ -167,7 +181,7 @@ class Exchange(ABC):
             raise Gone(self._end.result())
         self._last_id += 1
         number = self._last_id
-        waiting = self._waiting[number] = Waiting(progress, caller, most)
+        waiting = self._waiting[number] = Waiting(progress, caller, most, mend)
         try:
             line = write_message(Request(number, method, params(number)))
             return await waiting.within(seconds, self._link.send(line))
@@ -244,8 +258,16 @@ class Exchange(ABC):
                     self.notified(message)
 
     def _take_bad(self, line: bytes, bad: BadMessage) -> None:
-        waiting = self._waiting.get(_number(bad.id)) if bad.is_answer else None
+        is_answer, answer_id = bad.is_answer, bad.id
+        if answer_id is None and line.rstrip().endswith(b"}"):  # a whole line, which could not be parsed
+            answer_id = answered_id(line[:END_BYTES], line[-END_BYTES:])
+            is_answer = answer_id is not None
+        waiting = self._waiting.get(_number(answer_id)) if is_answer else None
         if waiting is not None and not waiting.answered.done():
+            mended = waiting.mend(line) if waiting.mend is not None and len(line) <= waiting.most else None
+            if mended is not None:
+                waiting.answered.set_result(Answer(line, mended))
+                return
             waiting.answered.set_exception(UpstreamError(INTERNAL_ERROR, f"a malformed answer: {bad.reason}"))
         elif bad.id is not None and not bad.is_answer:
             self._refuse(bad.id, bad.code, bad.reason)

@@ -52,12 +52,14 @@ from licet.mcp.jsonrpc import (
     Failure,
     Id,
     Notification,
+    answered_id,
     write_message,
 )
 from licet.mcp.limits import (
     CLOSE_SECONDS,
     DRAIN_BYTES,
     DRAIN_SECONDS,
+    END_BYTES,
     LASTING_SECONDS,
     LONGEST_TEXT,
     MOST_CALLS,
@@ -391,7 +393,7 @@ class HttpLink:
         try:
             head = _head(clean)
         except (msgspec.MsgspecError, RecursionError):  # the receiver reports what is wrong with it
-            head = _Head()
+            head = _Head(id=answered_id(clean[:END_BYTES], clean[-END_BYTES:]))
         is_answer = number is not None and head.method is UNSET and str(head.id) == str(number)
         if is_answer and is_first:
             with suppress(msgspec.MsgspecError):

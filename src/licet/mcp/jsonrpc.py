@@ -152,10 +152,14 @@ _ID_LAST = re.compile(_ID + rb'\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
 
 def failed_answer(first: bytes, last: bytes, text: str) -> bytes:
     """The line of an error in the place of an answer of which only the two ends are known; empty if it is none."""
+    number = answered_id(first, last)
+    return write_message(Failure(number, INTERNAL_ERROR, text)).rstrip(b"\n") if number is not None else b""
+
+
+def answered_id(first: bytes, last: bytes) -> int | None:
+    """The id of our request that a line answers, of which only the two ends are read; None if it is no answer."""
     found = _ID_FIRST.match(first) or (_ID_LAST.search(last) if b'"method"' not in first else None)
-    if found is None:
-        return b""
-    return write_message(Failure(int(found[1].strip(b'"')), INTERNAL_ERROR, text)).rstrip(b"\n")
+    return int(found[1].strip(b'"')) if found is not None else None
 
 
 # The same for requests, whose ids the other side chooses.
@@ -169,11 +173,18 @@ _METHOD_FIRST = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"method"
 
 def refused_request(first: bytes, last: bytes, text: str) -> bytes:
     """The answer to a request of which only the two ends are known; empty if it is none, or its id is not there."""
+    number = asked_id(first, last)
+    return write_message(Failure(number, INVALID_REQUEST, text)) if number is not None else b""
+
+
+def asked_id(first: bytes, last: bytes) -> Id | None:
+    """The id of a request of the other side, of which only the two ends are read; None if it is none."""
     found = _ASKED_FIRST.match(first) or (_ASKED_LAST.search(last) if _METHOD_FIRST.match(first) else None)
     try:
-        return write_message(Failure(_decode(found[1]), INVALID_REQUEST, text)) if found else b""
+        number: Id | None = _decode(found[1]) if found else None
     except ValueError:  # text that is not UTF-8
-        return b""
+        return None
+    return number
 
 
 def write_message(message: Message) -> bytes:

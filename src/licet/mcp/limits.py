@@ -35,6 +35,7 @@ SETTLE_SECONDS = 0.3  # seconds; in which a server may say that its lists change
 MOST_TIMES = 5  # times; that lists which change are read
 LIST_SECONDS = 60  # seconds; that a client may keep a list: the policy behind it can change
 LONGEST_SHOWN_NAME = 64  # characters; of the name of a tool or a prompt that a model is shown
+MOST_KEYS_NAMED = 10  # keys; of content that were left out, that a receipt names
 MOST_CLASHES_NAMED = 5  # tools; that the reason of a clash of shown names has
 
 # Locking a server.

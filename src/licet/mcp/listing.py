@@ -9,6 +9,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from licet.core.algebra.scope import visible
 from licet.core.policy.lock import LockedServer, NamedPlaces, portable
+from licet.mcp.broken_lists import Unreadable, broken_list
 from licet.mcp.exchange import UpstreamError
 from licet.mcp.jsonrpc import METHOD_NOT_FOUND
 from licet.mcp.limits import (
@@ -152,7 +154,13 @@ async def _read(upstream: Upstream, kind: _List, room: _Room, seconds: float) ->
     params: dict[str, Any] = {}
     while True:
         try:
-            answer = await upstream.request(kind.method, params, seconds=seconds, most=MOST_LISTS_BYTES)
+            answer = await upstream.request(
+                kind.method,
+                params,
+                seconds=seconds,
+                most=MOST_LISTS_BYTES,
+                mend=partial(broken_list, key=kind.key, name=kind.name),
+            )
         except UpstreamError as wrong:
             if wrong.code == METHOD_NOT_FOUND and not params:  # a server with resources may have no templates
                 return []
@@ -179,7 +187,10 @@ def _usable(kind: _List, items: list[Any], left_out: dict[str, str]) -> tuple[di
     found, more = [], 0
     for number, item in enumerate(items, start=1):
         name = _name(kind, item)
-        why = _problem(kind, item) if name else f"no text under `{kind.name}`"
+        if isinstance(item, Unreadable):
+            why = item.why
+        else:
+            why = _problem(kind, item) if name else f"no text under `{kind.name}`"
         if not why and times[name] > 1:
             why = f"{times[name]} definitions have this `{kind.name}`"
         if not why:
@@ -194,6 +205,8 @@ def _usable(kind: _List, items: list[Any], left_out: dict[str, str]) -> tuple[di
 
 
 def _name(kind: _List, item: object) -> str:
+    if isinstance(item, Unreadable):
+        return item.name
     name = item.get(kind.name) if isinstance(item, dict) else None
     return name if isinstance(name, str) else ""
 
@@ -203,7 +216,30 @@ def _problem(kind: _List, item: dict[str, Any]) -> str:
         return f"its `{kind.name}` has more than {LONGEST_NAME} characters"
     if len(msgspec.json.encode(item)) > MOST_DEFINITION_BYTES:
         return f"it has more than {MOST_DEFINITION_BYTES >> 10} KiB"
-    return shape_problem(kind.kind, item)
+    return shape_problem(kind.kind, item) or (hidden_from_models(item) if kind.kind == "tools" else "")
+
+
+def hidden_from_models(tool: Mapping[str, Any]) -> str:
+    """Why a tool is not for models; empty if it is.
+
+    A server that shows pages of its own (MCP Apps) has tools for these pages alone, such as the button with which a
+    person agrees. A host must not list a tool for the model whose visibility is stated without `model`. The flat key is
+    that of drafts of the extension, and the last one that of the Apps SDK.
+    """
+    meta = tool.get("_meta")
+    if not isinstance(meta, dict):
+        return ""
+    page = meta.get("ui")
+    stated = {
+        "ui.visibility": page.get("visibility") if isinstance(page, dict) else None,
+        "ui/visibility": meta.get("ui/visibility"),
+    }
+    for key, audience in stated.items():
+        if audience is not None and not (isinstance(audience, list) and "model" in audience):
+            return f"its server hides it from models (`_meta` `{key}` is stated without `model`)"
+    if meta.get("openai/visibility") not in (None, "public"):
+        return "its server hides it from models (`_meta` `openai/visibility` is not `public`)"
+    return ""
 
 
 def _shown(name: str) -> str:

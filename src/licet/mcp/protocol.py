@@ -1,7 +1,8 @@
 """The one table of MCP methods: who sends each, in which protocol versions, and what governs it.
 
 The gateway passes on nothing that is not in the table. It answers other requests with -32601 and drops other
-notifications. The same holds for parameters, for keys of results and definitions, and for `_meta`.
+notifications. The same holds for parameters, for keys of results and definitions, and for `_meta`. What content is made
+of has a table of its own, in `mcp/content.py`.
 
 The protocol versions of clients: which one a connection speaks, and how its results look in it.
 
@@ -246,9 +247,33 @@ SERVER_KEY = f"{_META}serverInfo"
 TASK_KEY = "licet/task"
 RESUMED_KEY = "licet/resumed"
 CALL_ID_KEY = "licet/call-id"  # of a tool call: it runs once, however often it comes
-_META_KEYS = frozenset(
-    (VERSION_KEY, INFO_KEY, CAPABILITIES_KEY, LEVEL_KEY, "progressToken", TASK_KEY, RESUMED_KEY, CALL_ID_KEY)
+
+
+class MetaKey(Struct, frozen=True):
+    """A key in `_meta` of a message that the gateway knows. No other passes, and none of these as it came."""
+
+    name: str
+    sender: str  # of the message: `client`, `server` or `licet`
+    where: str
+    governed: str  # what the gateway does with it, for docs/gateway.md
+
+
+META: tuple[MetaKey, ...] = (
+    MetaKey(VERSION_KEY, "client", "requests", "read; the gateway says its own to the server"),
+    MetaKey(INFO_KEY, "client", "requests", "recorded as a claim; the gateway says its own to the server"),
+    MetaKey(CAPABILITIES_KEY, "client", "requests", "read; the server is told what `licet lock` told it"),
+    MetaKey(LEVEL_KEY, "client", "requests", "goes on to a server that may log"),
+    MetaKey("progressToken", "client", "requests", "kept; the server gets a number of the gateway instead"),
+    MetaKey(TASK_KEY, "client", "requests", "read where the policy says so; no server gets it"),
+    MetaKey(RESUMED_KEY, "client", "requests", "read; no server gets it"),
+    MetaKey(CALL_ID_KEY, "client", "`tools/call`", "read; no server gets it"),
+    MetaKey(
+        "ui, ui/visibility, openai/visibility", "server", "tools", "read: tools that are not for models are left out"
+    ),
+    MetaKey(SUBSCRIPTION_KEY, "server", "notifications", "read; a client gets that of its own stream"),
+    MetaKey(SERVER_KEY, "licet", "results", "says that the gateway answers"),
 )
+_META_KEYS = frozenset(key.name for key in META if key.sender == "client")
 
 SERVER_INFO: Mapping[str, str] = {"name": "licet", "version": __version__}
 _LIFETIMES_MS = {

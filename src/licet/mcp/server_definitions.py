@@ -2,7 +2,7 @@
 
 Its walls are made of its own grants, to read; a remote server is connected to three times. A description or title that
 differs from start to start is volatile. Any other difference is refused, and so are hidden characters that nobody
-accepted.
+accepted. A server of 2026 is asked in the era of 2025 too, in which many clients still speak.
 
 Advice about a server that did not start behind its walls.
 
@@ -47,9 +47,12 @@ from licet.core.policy.lock import (
     Definition,
     LockedServer,
     NamedPlaces,
+    OtherVersion,
     Resolved,
+    differences,
     fixed_differences,
     hidden_in,
+    other_version,
     path_text,
     path_words,
     portable,
@@ -273,6 +276,8 @@ async def take(
         setup.progress(f"{server.name}: {start} {'connection' if server.url else 'start'}")
         takes.append(await _start(ask, takes[0].opened.era if takes else ""))
     taken = agreed(server, resolved, takes, setup.places, before or LockedServer(), accepted)
+    if takes[0].opened.era == "2026":
+        taken = await _also_of_2025(server, ask, taken, setup, before or LockedServer(), accepted, times)
     return replace(taken, code=code)
 
 
@@ -403,6 +408,57 @@ def _ending(running: Running | None) -> str:
     return f"it ended with code {ending.returncode}" + (f" ({ending.limit})" if ending.limit else "")
 
 
+async def _also_of_2025(
+    server: Server,
+    asking: Asking,
+    taken: LockedServer,
+    setup: Setup,
+    before: LockedServer,
+    accepted: frozenset[str],
+    times: int,
+) -> LockedServer:
+    """The entry with what the server offers in the era of 2025, if it knows that one too.
+
+    A client of 2025 can be asked only in its own era. One more start says whether the server knows it, and whether it
+    offers something else there; only then it is started as often as in its own era.
+    """
+    setup.progress(f"{server.name}: one more {'connection' if server.url else 'start'}, as clients of 2025 do")
+    takes: list[Taken] = []
+    try:
+        takes.append(await _start(asking, "2025"))
+    except NotTaken:
+        return taken  # it knows 2026 alone
+    version = takes[0].opened.version
+    earlier = before.in_version(version) if version in before.other_versions else LockedServer()
+    try:
+        there = agreed(server, taken.resolved, takes, setup.places, earlier, accepted)
+        if other_version(taken, there) != OtherVersion():
+            for start in _STARTS[1:times]:
+                setup.progress(
+                    f"{server.name}: {start} {'connection' if server.url else 'start'} as clients of 2025 do"
+                )
+                takes.append(await _start(asking, "2025"))
+            there = agreed(server, taken.resolved, takes, setup.places, earlier, accepted)
+    except NotTaken as error:
+        lines = "; ".join((str(error), *error.lines))
+        setup.progress(f"{server.name}: in protocol {version}, {lines}: clients of it are served in {taken.version}")
+        return taken
+    if there.claimed_version != taken.claimed_version:
+        setup.progress(f"{server.name}: in protocol {version}, it claims another version of itself: it is left out")
+        return taken
+    texts = {
+        key: tuple(sorted({*taken.volatile.get(key, ()), *there.volatile.get(key, ())}))
+        for key in (*taken.volatile, *there.volatile)
+    }
+    both = replace(
+        taken,
+        volatile=texts,
+        hidden=tuple(sorted({*taken.hidden, *there.hidden})),
+        refused={**there.refused, **taken.refused},
+    )
+    return replace(both, other_versions={version: other_version(both, there)})
+
+
 # What the starts have in common ---------------------------------------------------------------------------------------
 
 
@@ -485,7 +541,7 @@ def _hidden(
             continue
         kind, _, name = key.partition("/")
         name = name or kind
-        if (key in before.hidden and known.get(key) == what) or f"{server.name}.{name}" in accepted:
+        if (key in before.hidden and not any(differences(known.get(key), what))) or f"{server.name}.{name}" in accepted:
             found[key] = None
         else:
             fix = f"review it, and accept it with `--accept-hidden {server.name}.{shortened(name)}`"

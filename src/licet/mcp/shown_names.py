@@ -78,7 +78,7 @@ def without_clashes(servers: Mapping[str, LockedServer], how: Naming | Literal["
     """
     refused = {name: dict(locked.refused) for name, locked in servers.items()}
     for kind in ("tools", "prompts"):
-        offered = [(name, one) for name, locked in servers.items() for one in locked.listed(kind)]
+        offered = [(name, one) for name, locked in servers.items() for one in locked.in_all_versions(kind)]
         offered = [(name, one) for name, one in offered if f"{kind}/{one}" not in refused[name]]
         groups: list[tuple[Naming, list[tuple[str, str]]]] = [(naming(servers, how), offered)]
         groups += [("plain", [pair for pair in offered if pair[0] == name]) for name in servers]
@@ -110,5 +110,5 @@ def renamed(
 
 def _shown(servers: Mapping[str, LockedServer], how: Naming | Literal[""]) -> dict[str, str]:
     shown_as = naming(servers, how)
-    full = [f"{name}.{tool}" for name, locked in servers.items() for tool in locked.listed("tools")]
+    full = [f"{name}.{tool}" for name, locked in servers.items() for tool in locked.in_all_versions("tools")]
     return {one: shown_name(one, shown_as) for one in full}

@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from licet.mcp.exchange import Answer, Exchange, TimedOut, UpstreamError, Waiting, not_found
+from licet.core.policy.lock import LockedServer
+from licet.mcp.exchange import Answer, Exchange, Mend, TimedOut, UpstreamError, Waiting, not_found
 from licet.mcp.jsonrpc import (
     INTERNAL_ERROR,
     METHOD_NOT_FOUND,
@@ -55,6 +56,15 @@ _TOLD: Mapping[Era, frozenset[str]] = {
 def era_of(version: str) -> Era | Literal[""]:
     """The era of a protocol version; empty if no version is known."""
     return "" if not version else "2026" if version in MODERN_VERSIONS else "2025"
+
+
+def locked_in_era(locked: LockedServer, era: Era | Literal[""]) -> LockedServer:
+    """What a server was locked as in an era; if it was not asked in it, in its own."""
+    if era and era != era_of(locked.version):
+        for version in locked.other_versions:
+            if era_of(version) == era:
+                return locked.in_version(version)
+    return locked
 
 
 class Peer:
@@ -196,12 +206,13 @@ class Upstream(Exchange):
         level: str = "",
         caller: Id | None = None,
         most: int = MOST_ANSWER_BYTES,
+        mend: Mend | None = None,
     ) -> Answer:
         """The result of a request. `_meta` of the parameters is dropped, and with it the caller's progress token.
 
         `seconds` do not count while the server waits for an answer of the peer. `level` is the log level that the
-        caller wants, and `most` the bytes that an answer may have. Raises `UpstreamError`, `Gone` or `TimedOut`; a
-        cancelled task cancels the request.
+        caller wants, and `most` the bytes that an answer may have. `mend` reads an answer that is no message. Raises
+        `UpstreamError`, `Gone` or `TimedOut`; a cancelled task cancels the request.
         """
         if level in LEVELS and self.opened.era == "2025":
             await self._raise_level(level, seconds)
@@ -216,7 +227,7 @@ class Upstream(Exchange):
         for round_number in range(MOST_ROUNDS + 1):
             started = clock()
             answer = await self.send_request(
-                method, whole, seconds=seconds, progress=progress, caller=caller, most=most
+                method, whole, seconds=seconds, progress=progress, caller=caller, most=most, mend=mend
             )
             seconds -= clock() - started
             kind = answer.data.get("resultType", "complete")

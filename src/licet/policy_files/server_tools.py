@@ -225,9 +225,10 @@ def _why_withheld(server: Server, tool: str, locked: LockedServer | None) -> str
         return f"`servers.{server.name}.{tool}` lists none"
     if why := locked.refused.get(f"tools/{tool}") or refusal_of_name(server.name, tool):
         return f"it is left out: {why}"
-    if tool not in locked.listed("tools"):
+    definition = locked.in_all_versions("tools").get(tool)
+    if definition is None:
         return f"the server `{server.name}` did not offer it when it was locked"
-    if why := shape_problem("tools", locked.listed("tools")[tool]):
+    if why := shape_problem("tools", definition):
         return f"it is left out: {why}"
     return f"no entry of `servers.{server.name}.tools` is for it"
 
@@ -246,7 +247,7 @@ def running_version(server: Server, locked: LockedServer) -> Installed:
 
 
 def _specs(server: Server, locked: LockedServer, manifest: Manifest) -> Iterator[tuple[ToolSpec, ServerToolEntry]]:
-    for name, definition in locked.listed("tools").items():
+    for name, definition in locked.in_all_versions("tools").items():
         entry = server.entry(name)
         refused = f"tools/{name}" in locked.refused or refusal_of_name(server.name, name)
         if entry is not None and not refused and not shape_problem("tools", definition):

@@ -22,7 +22,7 @@ from licet.core.limits import MOST_DELETES_ASKED, MOST_OF_A_GROUND
 from licet.core.policy.argument_ties import EITHER, FORMATS, FREE, PATH, URL, Ties, kind_of_name, ties_of
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
-from licet.core.values import Origin, Problem, canonical_json
+from licet.core.values import Origin, Problem, data_json
 
 ArgumentCheck = Callable[[Mapping[str, Any]], str]  # returns what is wrong with arguments, or an empty text
 _REASON: Reason = "ARGUMENT_NOT_ALLOWED"
@@ -186,7 +186,7 @@ def _broken(
     """One ground for each broken rule. The operator sees them; the model sees only the first ground of a refusal."""
     for name, rule in rules.items():
         if check is not None and check({name: arguments[name]}):
-            text = f"a rule on `{name}`: {canonical_json(rule).decode()}"
+            text = f"a rule on `{name}`: {data_json(rule).decode()}"
             fix = f"change `args.{name}` of `{tool}`" + (f" in {origin.file}" if origin else "")
             yield Ground(_REASON, text[:MOST_OF_A_GROUND], origin, fix)
 

@@ -24,7 +24,7 @@ from licet.core.decision.request import FLOW_REASONS, REASON_OF_DOMAIN, Approval
 from licet.core.policy.addresses import PUBLIC, Address, address_kind, in_list, refused_addresses
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.terms import Bundle, private_lists
-from licet.core.values import Compared, canonical_json
+from licet.core.values import Compared, data_json
 
 # A Deny would be true like most objects, and `if decide(…)` would allow everything. So `bool` raises.
 _NO_TRUTH = "a decision has no truth value: match on Allow, Deny and Ask, or compare `.verdict`"
@@ -400,7 +400,7 @@ def explain(decision: Decision, reach: Reach | None = None) -> str:
 def asking_grounds(reach: Reach) -> tuple[Ground, ...]:
     """The rules on arguments that make a call with some values ask, each with its place."""
     return tuple(
-        Ground("APPROVAL_REQUIRED", f"a value of `{name}` that fits {canonical_json(schema).decode()}", one.origin)
+        Ground("APPROVAL_REQUIRED", f"a value of `{name}` that fits {data_json(schema).decode()}", one.origin)
         for one in reach.admissions
         for name, schema in one.asking.items()
     )

@@ -17,17 +17,20 @@ from functools import cached_property
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from licet.core.algebra.scope import UNSEEN, visible
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import DEEPEST_LOCK, LONGEST_SHOWN_NAME, MOST_HIDDEN
-from licet.core.values import data_json
+from licet.core.values import data_json, is_same_number
 
 FORMAT: Final = 1
 KINDS = ("tools", "resources", "templates", "prompts")  # the lists of definitions of a server
+_OF_A_VERSION = ("instructions", *KINDS)
+_JUDGED = ("inputSchema", "annotations")  # of a tool: what the policy is about
 _KEY = {"tools": "name", "resources": "uri", "templates": "uriTemplate", "prompts": "name"}
 _TEXTS = ("description", "title")  # the only fields that may be volatile
+_NUMBERS = frozenset({int, float})  # not bool
 _VALUES = frozenset({"annotations", "const", "default", "enum", "examples"})  # nothing below these is a text about it
 
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -56,6 +59,16 @@ class Resolved(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     digest: str = ""  # of a file
 
 
+class OtherVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What a server offers in another version of the protocol: what differs there. Each list is complete."""
+
+    instructions: str | UnsetType = UNSET
+    tools: tuple[Definition, ...] | UnsetType = UNSET
+    resources: tuple[Definition, ...] | UnsetType = UNSET
+    templates: tuple[Definition, ...] | UnsetType = UNSET
+    prompts: tuple[Definition, ...] | UnsetType = UNSET
+
+
 class LockedServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True):
     """What one server was when it was locked."""
 
@@ -74,6 +87,7 @@ class LockedServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     volatile: Mapping[str, tuple[str, ...]] = {}  # `tools/NAME` -> paths of texts that differ from start to start
     hidden: tuple[str, ...] = ()  # as `tools/NAME` or `instructions`, whose hidden characters were accepted
     refused: Mapping[str, str] = {}  # `tools/NAME` or `prompts/NAME` that cannot be used, with the reason
+    other_versions: Mapping[str, OtherVersion] = {}  # of the protocol, in which it was asked too
 
     def listed(self, kind: str) -> Mapping[str, Definition]:
         """The definitions of one kind by name or URI."""
@@ -82,6 +96,36 @@ class LockedServer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @cached_property
     def _listed(self) -> Mapping[str, Mapping[str, Definition]]:
         return {kind: {str(one[key]): one for one in getattr(self, kind)} for kind, key in _KEY.items()}
+
+    def in_all_versions(self, kind: str) -> Mapping[str, Definition]:
+        """The definitions of one kind by name or URI, also those that only another version of the protocol has."""
+        found = dict(self.listed(kind))
+        for version in self.other_versions:
+            found |= {name: one for name, one in self.in_version(version).listed(kind).items() if name not in found}
+        return found
+
+    def in_version(self, version: str) -> "LockedServer":
+        """What it was in another version of the protocol that the lock has.
+
+        A tool that takes other arguments there, or has other hints, is refused there: the policy is about the tool of
+        the main version.
+        """
+        if version not in self._in_versions:
+            return self
+        return self._in_versions[version]
+
+    @cached_property
+    def _in_versions(self) -> Mapping[str, "LockedServer"]:
+        found = {}
+        for version, other in self.other_versions.items():
+            lists = {field: given for field in _OF_A_VERSION if (given := getattr(other, field)) is not UNSET}
+            there = msgspec.structs.replace(self, version=version, other_versions={}, **lists)
+            why = f"it takes other arguments in protocol {version} than in {self.version}"
+            both = self.listed("tools").keys() & there.listed("tools").keys()
+            unlike = (name for name in both if _is_unlike(self.listed("tools")[name], there.listed("tools")[name]))
+            refused = {f"tools/{name}": why for name in sorted(unlike)}
+            found[version] = msgspec.structs.replace(there, refused={**self.refused, **refused})
+        return found
 
 
 class LockedTool(Struct, frozen=True, forbid_unknown_fields=True):
@@ -137,7 +181,7 @@ def read_lock(data: bytes) -> Lock:
         if not _FILE_NAME.fullmatch(name):
             raise BadLock(f"a lock that does not fit: the manifest `{shortened(name)}`, which is no file next to it")
     for name, server in lock.servers.items():
-        if wrong_part := _wrong_part(server):
+        if wrong_part := _wrong_part(server) or "".join(map(_wrong_part, server.other_versions.values())):
             raise BadLock(f"a lock that does not fit: {wrong_part} of server `{name}`")
     return lock
 
@@ -191,19 +235,32 @@ def _items(one: dict[str, Any] | list[Any]) -> Iterator[Any]:
     return iter(one.values() if isinstance(one, dict) else one)
 
 
-def _wrong_part(server: LockedServer) -> str:
+def _wrong_part(server: LockedServer | OtherVersion) -> str:
     """What in the definitions of a server cannot be compared; empty if all can."""
     for kind in KINDS:
-        names = [one.get(_KEY[kind]) for one in getattr(server, kind)]
+        definitions = getattr(server, kind)
+        names = [one.get(_KEY[kind]) for one in definitions] if definitions is not UNSET else []
         if not all(isinstance(name, str) and name for name in names):
             return f"`{kind}` with an entry without `{_KEY[kind]}`"
         if len(set(names)) < len(names):
             return f"`{kind}` with an entry twice"
-    for texts in server.volatile.values():
+    for texts in server.volatile.values() if isinstance(server, LockedServer) else ():
         for text in texts:
             if not _may_be_volatile(tuple(text.split("/"))):
                 return f"`{text}` under `volatile`, which is no description or title,"
     return ""
+
+
+def _is_unlike(tool: Definition, there: Definition) -> bool:
+    return any(any(differences(tool.get(key), there.get(key))) for key in _JUDGED)
+
+
+def other_version(locked: LockedServer, there: LockedServer) -> OtherVersion:
+    """What a server offers in another version of the protocol, as far as it differs. Texts that change do not count."""
+    fields: dict[str, Any] = {kind: getattr(there, kind) for kind in KINDS if changed(locked, there, kind)}
+    if locked.instructions != there.instructions:
+        fields["instructions"] = there.instructions
+    return OtherVersion(**fields)
 
 
 # Texts that change by themselves --------------------------------------------------------------------------------------
@@ -231,7 +288,10 @@ def _may_be_volatile(path: Path) -> bool:
 
 
 def differences(one: Any, two: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
-    """Every place where two values differ, with both values; a missing one is None."""
+    """Every place where two values differ, with both values; a missing one is None.
+
+    What a lock writes alike is no difference: a server sends `1.0`, and its lock has `1`. `true` is not `1`.
+    """
     if isinstance(one, dict) and isinstance(two, dict):
         for key in sorted(one.keys() | two.keys()):
             if key not in one or key not in two:
@@ -241,8 +301,15 @@ def differences(one: Any, two: Any, path: Path = ()) -> Iterator[tuple[Path, Any
     elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
         for index, (old, new) in enumerate(zip(one, two, strict=True)):
             yield from differences(old, new, (*path, str(index)))
-    elif type(one) is not type(two) or one != two:
+    elif not _is_same(one, two):
         yield path, one, two
+
+
+def _is_same(one: Any, two: Any) -> bool:
+    """Whether two values that are not both objects, or both lists of one length, are written alike in a lock."""
+    if type(one) in _NUMBERS and type(two) in _NUMBERS:
+        return is_same_number(one, two)
+    return type(one) is type(two) and bool(one == two)
 
 
 def without(definition: Definition, volatile: tuple[str, ...]) -> Definition:

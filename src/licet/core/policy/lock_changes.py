@@ -15,6 +15,7 @@ from licet.core.policy.lock import (
     LockedDistribution,
     LockedServer,
     LockedTool,
+    OtherVersion,
     Resolved,
     differences,
     path_text,
@@ -39,7 +40,8 @@ def lock_changes(old: Lock, new: Lock) -> Iterator[str]:
         yield _sign(
             was, now, f"distribution {_one(name)} {_one((now or was).version)}", distribution_difference(was, now)
         )
-    for name, before, after in _pairs(old.servers, new.servers):
+    for name in sorted(old.servers.keys() | new.servers.keys()):  # equality in Python takes `true` for `1`
+        before, after = old.servers.get(name), new.servers.get(name)
         if before is None or after is None:
             yield f"{'+' if before is None else '-'} server {_one(name)}"
         yield from _server_changes(_one(name), before or LockedServer(), after or LockedServer())
@@ -107,12 +109,11 @@ def _server_changes(name: str, old: LockedServer, new: LockedServer) -> Iterator
         yield from _hash_changes(files or {}, files_now or {})
     for kind in KINDS:
         before, after = old.listed(kind), new.listed(kind)
-        for one in sorted(before.keys() | after.keys()):
-            shown = _one(one)
-            title = f"{_TITLES[kind]} {name}.{shown}" if kind == "tools" else f"{_TITLES[kind]} {shown} of {name}"
-            yield from _definition_changes(title, one, before.get(one), after.get(one))
+        yield from _list_changes(name, kind, before, after)
         if before.keys() == after.keys() and list(before) != list(after):
             yield f"~ server {name}: its {kind} are in another order"
+    for version in sorted(old.other_versions.keys() | new.other_versions.keys()):
+        yield from _version_changes(name, version, old, new)
     for one, *texts in _pairs(old.volatile, new.volatile):
         listed = " -> ".join(_words(paths or ()) for paths in texts)
         yield f"~ server {name}: texts of {_one(one)} that change by themselves: {listed}"
@@ -121,6 +122,35 @@ def _server_changes(name: str, old: LockedServer, new: LockedServer) -> Iterator
     for tool, was, why in _pairs(old.refused, new.refused):
         state = f"is refused: {_quoted(why)}" if why else f"is no longer refused: {_quoted(was)}"
         yield f"~ server {name}: {_one(tool)} {state}"
+
+
+def _list_changes(
+    name: str, kind: str, before: Mapping[str, Definition], after: Mapping[str, Definition], where: str = ""
+) -> Iterator[str]:
+    for one in sorted(before.keys() | after.keys()):
+        shown = _one(one)
+        title = f"{_TITLES[kind]} {name}.{shown}" if kind == "tools" else f"{_TITLES[kind]} {shown} of {name}"
+        yield from _definition_changes(f"{title}{where}", one, before.get(one), after.get(one))
+
+
+def _version_changes(name: str, version: str, old: LockedServer, new: LockedServer) -> Iterator[str]:
+    """What changed in another version of the protocol. One that is new is compared with the main version."""
+    known, knows = version in old.other_versions, version in new.other_versions
+    if known != knows:
+        state = "also locked" if knows else "no longer locked"
+        yield f"~ server {name}: it is {state} in protocol {_one(version)}"
+    if not knows:
+        return
+    there = new.in_version(version)
+    before = old.in_version(version) if known else new
+    where = f" in protocol {_one(version)}"
+    if known and new.other_versions[version] == old.other_versions[version] == OtherVersion():
+        return  # as in the main version, whose changes are shown
+    if before.instructions != there.instructions:
+        yield f"~ server {name}: its instructions for models{where}"
+        yield from _value_changes("instructions", before.instructions, there.instructions)
+    for kind in KINDS:
+        yield from _list_changes(name, kind, before.listed(kind), there.listed(kind), where)
 
 
 def _words(value: str | tuple[str, ...]) -> str:
@@ -178,9 +208,9 @@ def _definition_changes(title: str, name: str, old: Definition | None, new: Defi
             yield from _text_lines(place, text)
         if rest := _without_texts({key: value for key, value in new.items() if key not in _NAMES or value != name}):
             yield f"    says also: {data_json(rest).decode()}"
-    elif old != new:
+    elif places := list(differences(old, new)):
         yield f"~ {title}"
-        for path, was, now in differences(old, new):
+        for path, was, now in places:
             yield from _value_changes(path_text(path), was, now)
 
 

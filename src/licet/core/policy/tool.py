@@ -21,7 +21,7 @@ from licet.core.algebra.set import CapabilitySet, Rules
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.connector import ConnectorRef, Installed
 from licet.core.policy.layer import CLASSES, LEVELS, EffectClass, Level
-from licet.core.values import Compared, Origin, digest, money_text, near_hint
+from licet.core.values import Compared, Origin, data_json, digest, money_text, near_hint, plain
 
 
 class ToolSpec(Compared, frozen=True, dict=True):
@@ -75,22 +75,28 @@ class ToolSpec(Compared, frozen=True, dict=True):
     @property
     def digest(self) -> str:
         """The digest of the definition: it changes whenever something changes that a caller or reviewer relies on."""
-        return digest(
-            {
-                "name": self.name,
-                "description": self.description,
-                "needs": [str(rule) for rule in self.needs.allow],
-                # Left out if empty, so that the digests from before this key existed stay valid.
-                **({"optional": [str(rule) for rule in self.optional.allow]} if self.optional else {}),
-                "effect": self.effect,
-                "sandbox": self.sandbox,
-                "connector": str(self.connector) if self.connector else None,
-                "cost_usd": self.cost_usd,
-                "schema": self.schema,
-                "storage_ttl_seconds": self.storage_ttl_seconds,
-                **{key: value for key, value in self._added() if value},
-            }
-        )
+        try:
+            return digest(self._definition({"schema": self.schema}))
+        except ValueError:
+            # A schema with an integer from 2**53 on has no canonical JSON, and no older version has digested one. It is
+            # a text under a key of its own, so that its digest is never that of another schema.
+            return digest(self._definition({"schema": None, "schema_json": data_json(plain(self.schema)).decode()}))
+
+    def _definition(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {
+            "name": self.name,
+            "description": self.description,
+            "needs": [str(rule) for rule in self.needs.allow],
+            # Left out if empty, so that the digests from before this key existed stay valid.
+            **({"optional": [str(rule) for rule in self.optional.allow]} if self.optional else {}),
+            "effect": self.effect,
+            "sandbox": self.sandbox,
+            "connector": str(self.connector) if self.connector else None,
+            "cost_usd": self.cost_usd,
+            **schema,
+            "storage_ttl_seconds": self.storage_ttl_seconds,
+            **{key: value for key, value in self._added() if value},
+        }
 
     def _added(self) -> Iterable[tuple[str, Any]]:
         """The parts that are left out of the digest if empty, so that digests from before they existed stay valid."""

@@ -46,7 +46,7 @@ from licet.core.review.risk import (
 )
 from licet.core.review.surface import Surface, ToolSurface
 from licet.core.review.surface_entries import piece_text
-from licet.core.values import Compared, Origin, canonical_json, money_text
+from licet.core.values import Compared, Origin, data_json, money_text
 
 Side = Literal["grown", "shrunk", "changed"]
 T = TypeVar("T")
@@ -229,7 +229,7 @@ def definition_changes(
         if before == after:
             continue
         side: Side = "shrunk" if before is None or (after is not None and _narrower(after, before)) else "grown"
-        words = ("" if one is None else canonical_json(one).decode() for one in (before, after))
+        words = ("" if one is None else data_json(one).decode() for one in (before, after))
         yield from places.value_changed(side, "connector", f"definition of {name}", *words)
 
 
@@ -298,7 +298,7 @@ def _by_name(items: dict[str, Any] | list[str]) -> dict[str, str]:
 def _text(value: Any) -> str:
     if isinstance(value, list):
         return command_text(value)
-    return value if isinstance(value, str) else canonical_json(value).decode()
+    return value if isinstance(value, str) else data_json(value).decode()
 
 
 def bundle_changes(old: Manifest, new: Manifest) -> SidedChanges:

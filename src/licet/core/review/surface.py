@@ -48,7 +48,7 @@ from licet.core.review.surface_entries import (
     piece_text,
     target_of,
 )
-from licet.core.values import Compared, Origin, canonical_json, money_text
+from licet.core.values import Compared, Origin, canonical_json, data_json, money_text
 
 S = TypeVar("S")
 Standing = Literal["callable", "undeclared", "blocked"]
@@ -527,7 +527,7 @@ def _connector(manifest: Manifest, spec: ToolSpec | None) -> str:
 
 
 def _takes(spec: ToolSpec) -> str:
-    return spec.signature if spec.schema is None else canonical_json(dict(spec.schema)).decode()
+    return spec.signature if spec.schema is None else data_json(dict(spec.schema)).decode()
 
 
 def _limits(manifest: Manifest, admissions: Iterable[Admission]) -> tuple[tuple[str, int], ...]:
@@ -542,7 +542,7 @@ def _args(stated: Iterable[Mapping[str, Any]]) -> tuple[tuple[str, tuple[str, ..
     for args in stated:
         for name, rule in args.items():
             if not is_about_flow(rule):
-                rules.setdefault(name, set()).update(canonical_json(one).decode() for one in _each(rule))
+                rules.setdefault(name, set()).update(data_json(one).decode() for one in _each(rule))
     return tuple((name, tuple(sorted(rules[name]))) for name in sorted(rules))
 
 
