@@ -37,6 +37,15 @@ def in_base64(text: str, before: str = "", after: str = "", url: bool = False) -
     return (base64.urlsafe_b64encode(raw) if url else base64.b64encode(raw)).decode()
 
 
+BREAKS = {"LF": "\n", "CRLF": "\r\n", "LF in JSON": "\\n", "CRLF in JSON": "\\r\\n", "LF in a form": "%0A"}
+WIDTHS = {"PEM": 64, "mail": 76}
+
+
+def in_lines(text: str, width: int, line_break: str) -> str:
+    """Text cut into lines, without a break at its end."""
+    return line_break.join(text[at : at + width] for at in range(0, len(text), width))
+
+
 def spellings(key: str) -> dict[str, str]:
     """A key in each form, with a name."""
     found = {"raw": key, "percent": percent(key), "percent small": percent(key, capitals=False)}
@@ -52,15 +61,37 @@ def spellings(key: str) -> dict[str, str]:
     found["base64 percent"] = percent(in_base64(key, "me:"), lambda at: at % 5 == 0)
     found["base64 in a query"] = in_base64(key, "me:").replace("+", "%2B").replace("/", "%2f").replace("=", "%3D")
     found["base64 json"] = in_base64(key, "me:").replace("/", "\\/")
+    for kind, width in WIDTHS.items():
+        for name, line_break in BREAKS.items():
+            # With the key in its first line and in the next one, wherever it begins in a group of three bytes.
+            for before in range(width * 3 // 4 - 11, width * 3 // 4 - 8):
+                long = in_base64(key, "." * before, "." * 60)
+                found[f"base64 in lines of {kind}, {name}, {before}"] = in_lines(long, width, line_break)
+    php = in_base64(key, "???" * 15, "???" * 20).replace("/", "\\/")
+    found["base64 in lines with escapes"] = in_lines(php, 64, "\\n")
     return found
 
 
 Unit = tuple[int, int, str]  # start, end, character
 
 
-def units_from(text: str, at: int) -> Iterator[Unit]:
+def behind_break(text: str, at: int) -> int:
+    """Where a line goes on that is broken at a place; the place itself if it is not."""
+    line = text[max(at - 32, 0) : at]
+    if len(line) < 32 or not set(line) <= set(SIX + "-_%\\"):
+        return at
+    breaks = (*BREAKS.values(), "%0a", "%0D%0A", "%0d%0a", "%0D%0a", "%0d%0A")
+    return at + max((len(one) for one in breaks if text.startswith(one, at)), default=0)
+
+
+def units_from(text: str, at: int, *, in_lines: bool = False) -> Iterator[Unit]:
     """Read characters one by one, escaped or not."""
+    start = at
     while at < len(text):
+        if in_lines and at > start:
+            at = behind_break(text, at)
+            if at == len(text):
+                return
         two, four = text[at + 1 : at + 3], text[at + 4 : at + 6]
         if text[at] not in "%\\":
             unit = (at, at + 1, text[at])
@@ -87,7 +118,7 @@ def replaced(text: str, pairs: list[tuple[str, str]]) -> str:
     for start in range(len(text)):
         for pattern in wanted:
             units = []
-            for (allowed, _), unit in zip(pattern, units_from(text, start), strict=False):
+            for (allowed, _), unit in zip(pattern, units_from(text, start, in_lines=pattern[0][1]), strict=False):
                 if standard(unit[2], pattern) not in allowed:
                     break
                 units.append(unit)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from licet.sandbox.inspection.key_forms import KeySearch, KeyStream, rewritten
 from licet.sandbox.inspection.key_shapes import new_stand_in
 
-from .spelled import GITHUB, PAIRS, PLAIN, ROUND, escaped, in_base64, percent, replaced, spellings, texts_with
+from .spelled import GITHUB, PAIRS, PLAIN, ROUND, escaped, in_base64, in_lines, percent, replaced, spellings, texts_with
 
 
 def search(*pairs: tuple[str, str]) -> KeySearch:
@@ -41,6 +41,7 @@ def test_what_is_written_is_the_stand_in_in_the_same_form(name: str, form: str, 
         if "\\" in text:  # what was `\/` stays so: JSON has no such escape of another character
             return
     if form.startswith("base64"):
+        clean = clean.replace("\\/", "/").replace("\\r", "").replace("\\n", "").replace("%0A", "")
         padded = clean.translate(str.maketrans("-_", "+/"))
         assert PAIRS[name][1] in base64.b64decode(padded).decode()
     elif form == "raw":
@@ -87,6 +88,25 @@ def test_other_bytes_stay(raw: bytes) -> None:
 )
 def test_ordinary_text_is_passed_on_at_once(piece: bytes) -> None:
     assert KeyStream(search(GITHUB)).feed(piece) == piece
+
+
+@pytest.mark.parametrize("width", [32, 57, 60, 64, 72, 76])
+@pytest.mark.parametrize("line_break", ["\n", "\r\n", "\\n", "\\r\\n", "%0A", "%0d%0a"])
+def test_a_key_in_lines_of_base64_is_found_wherever_a_line_ends(width: int, line_break: str) -> None:
+    clean = search(GITHUB)
+    for before in range(width * 3 // 4 + 3):
+        text = in_lines(in_base64(GITHUB[0], "." * before, "." * 50), width, line_break)
+        for size in (len(text), 1):
+            stream = KeyStream(clean)
+            out = b"".join(stream.feed(text[at : at + size].encode()) for at in range(0, len(text), size))
+            joined = (out + stream.finish()).decode().replace(line_break, "")
+            assert base64.b64decode(joined).decode() == "." * before + GITHUB[1] + "." * 50
+
+
+def test_a_text_that_comes_line_by_line_is_not_held_back() -> None:
+    stream = KeyStream(search(PLAIN))  # nothing of it is a word that is known
+    assert stream.feed(b"some progress\n") == b"some progress\n"
+    assert stream.feed(b"a line of base64 is longer: dGhpcyBvbmU=\n") == b"a line of base64 is longer: dGhpcyBvbmU=\n"
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,8 @@ def test_a_stand_in_in_a_body_does_not_leave(form: str, before: int, size: int) 
     passed: list[bytes] = []
     with pytest.raises(KeySentAway):
         passed += (part for at in range(0, len(body), size) for part in request.feed(body[at : at + size]))
-    assert len(b"".join(passed)) <= before + 1 + len("%62WU6%5A")  # what is before it, also in its base64
+    ahead = 90 if "in lines" in form else len("%62WU6%5A")  # what is before it, also in its base64
+    assert len(b"".join(passed)) <= before + 1 + ahead
 
 
 COMPRESSED: dict[str, Callable[[bytes], bytes]] = {

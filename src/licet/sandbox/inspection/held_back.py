@@ -4,15 +4,18 @@ A program sees what waits. If that followed from the key itself, a program could
 each whether it is right. So it follows from the shape of a key alone, which its stand-in shows to every program.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from licet.sandbox.inspection.key_windows import Signs
+from licet.sandbox.inspection.line_breaks import BEGINS_BREAK, BEGUN_BREAK, BREAK, LONGEST_BREAK
 
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _ANY = frozenset(range(256))
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _LONGEST_ESCAPE = 6  # bytes; `\u0041`
+_MARK = re.compile(rb"[%\\\r]")  # what an escape begins with, or a break of more than one byte
 _GROUP = 3  # bytes; those of four characters of base64
 
 
@@ -22,22 +25,27 @@ class Shapes:
     The places of all spellings are numbered through, and a set of them is a number with one bit for each.
     """
 
-    __slots__ = ("_at", "_begins", "_last", "_reach")
+    __slots__ = ("_at", "_begins", "_behind_breaks", "_last", "_reach")
 
     def __init__(self, shapes: Iterable[Sequence[str]]) -> None:
         places: list[Signs] = []
         longest = 0
         starts: list[int] = []
         lasts: list[int] = []
+        behind_breaks: list[int] = []
         for shape in shapes:
             signs = [frozenset(one.encode()) for one in shape]
-            for spelled, first_may_differ in ((signs, False), *(_in_base64(signs, by) for by in range(_GROUP))):
+            spellings = ((signs, False), *(_in_base64(signs, by) for by in range(_GROUP)))
+            for number, (spelled, first_may_differ) in enumerate(spellings):
+                if number:  # base64, which may be in lines
+                    behind_breaks += range(len(places) + 1, len(places) + len(spelled))
                 # A first character of base64 whose bits of the key stay as they are is no part of its spelling.
                 starts += [len(places), len(places) + 1] if first_may_differ else [len(places)]
                 places += spelled
                 lasts.append(len(places) - 1)
                 longest = max(longest, len(spelled))
         self._begins, self._last = _bits(starts, len(places)), _bits(lasts, len(places))
+        self._behind_breaks = _bits(behind_breaks, len(places))
         by_signs: dict[Signs, list[int]] = {}
         for place, one in enumerate(places):
             by_signs.setdefault(one, []).append(place)
@@ -47,7 +55,7 @@ class Shapes:
             bits = _bits(those, len(places))
             for sign in one:
                 self._at[sign] |= bits
-        self._reach = _LONGEST_ESCAPE * longest
+        self._reach = (_LONGEST_ESCAPE + LONGEST_BREAK) * longest
 
     def __repr__(self) -> str:
         return f"Shapes up to {self._reach} bytes"
@@ -60,15 +68,22 @@ class Shapes:
         fits = [-1] + [0] * (_LONGEST_ESCAPE - 1)
         for at in range(size - 1, max(size - self._reach, 0) - 1, -1):
             sign = text[at]
-            here = self._at[sign] & inner & fits[0] >> 1
-            if sign == 0x25 or sign == 0x5C:
+            here, behind = self._at[sign] & inner & fits[0] >> 1, 0
+            if sign in BEGINS_BREAK:
                 here = self._escaped(text[at : at + _LONGEST_ESCAPE], fits)
+                behind = self._behind_break(text, at, fits)
             if here & self._begins:
                 first = at
-            fits = [here, *fits[:-1]]
-            if not any(fits):
+            if not here and not behind and _MARK.search(text, max(at + 1 - _LONGEST_ESCAPE, 0), at) is None:
                 break
+            fits = [here | behind, *fits[:-1]]
         return first
+
+    def _behind_break(self, text: bytes, at: int, fits: list[int]) -> int:
+        """The places that fit behind a break here, of which a text may have only the beginning."""
+        if (line_break := BREAK.match(text, at)) is not None:
+            return self._behind_breaks & fits[line_break.end() - at - 1]
+        return self._behind_breaks if BEGUN_BREAK.match(text, at) is not None else 0
 
     def _escaped(self, rest: bytes, fits: list[int]) -> int:
         """The places at which an escape fits, of which a text may have only the beginning."""

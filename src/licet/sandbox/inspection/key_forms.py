@@ -1,9 +1,9 @@
 """Where does a text have a key, and how is another value written in its place?
 
-A key is searched as it is and in base64, standard and URL alphabet, alone or inside longer base64. In each of the two,
-every character may also be percent-coded or escaped as in JSON. What is written has the same length in the same
-spelling, so a text keeps its length, and all that follows in it keeps its place. Not searched: encodings inside each
-other (base64 of JSON escapes), base64 in lines, compressed text, other character sets.
+A key is searched as it is and in base64, standard and URL alphabet, alone or inside longer base64, also in lines. In
+each of the two, every character may also be percent-coded or escaped as in JSON. What is written has the same length in
+the same spelling, so a text keeps its length, and all that follows in it keeps its place. Not searched: encodings
+inside each other (base64 of JSON escapes), compressed text, other character sets.
 """
 
 import base64
@@ -16,6 +16,15 @@ from msgspec import Struct
 from licet.sandbox.inspection.held_back import Shapes, signs_in_base64
 from licet.sandbox.inspection.key_shapes import shape_of
 from licet.sandbox.inspection.key_windows import Searched, Signs, Windows, runs
+from licet.sandbox.inspection.line_breaks import (
+    BEGINS_BREAK,
+    BETWEEN_LINES,
+    BREAK,
+    IN_LINES,
+    LONGEST_BREAK,
+    SHORTEST_LINE,
+    is_break,
+)
 from licet.sandbox.limits import FEWEST_SEARCHED, SEARCHED_AT_ONCE
 
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
@@ -25,8 +34,9 @@ _SIX = {sign: bits for bits, sign in enumerate(_STANDARD)}
 LONGEST_ESCAPE = 6  # bytes; `\u0041`
 _ESCAPE = re.compile(rb'(%[0-9A-Fa-f]{2}|\\u00[0-7][0-9A-Fa-f]|\\[/"])')
 _UNIT = re.compile(_ESCAPE.pattern + rb"|[^%\\]", re.DOTALL)
-_ONE = re.compile(_ESCAPE.pattern + rb"|.", re.DOTALL)
-_STRIDE = 1024  # bytes; those behind an escape in which the next ones are not looked for
+_BREAK_OR_ESCAPE = re.compile(b"(" + BREAK.pattern + b"|" + _ESCAPE.pattern[1:])
+_ONE = re.compile(_BREAK_OR_ESCAPE.pattern + rb"|.", re.DOTALL)
+_STRIDE = 4096  # bytes; those behind an escape in which the next ones are not looked for
 
 Edge = dict[int, int]
 
@@ -163,10 +173,10 @@ def _decoded(unit: bytes) -> int:
 
 
 class _Signs(dict[bytes, bytes]):
-    """The character of each escape that was met."""
+    """The character of each escape that was met; none of a break."""
 
     def __missing__(self, escape: bytes) -> bytes:
-        self[escape] = made = bytes((_decoded(escape),))
+        self[escape] = made = b"" if is_break(escape) else bytes((_decoded(escape),))
         return made
 
 
@@ -208,14 +218,15 @@ class KeySearch:
         self._shortest = min((windows.width for _, windows in self._windows), default=1)
         signs = bytes({sign for _, form in self._forms for sign in form.core} | {*_STANDARD, *b"-_"})
         # What no key has in it ends every match: most texts end in such a character.
-        self._alphabet = signs + b"%\\"
+        self._alphabet = signs + b"%\\\r\n"
         self._mask = bytes(sign in signs for sign in range(256))
         # Two patterns, because each begins with a character that is searched for fast.
         self._escapes = (
             (b"%", re.compile(rb"%%(?:%b)" % _hex(signs))),
             (b"\\", re.compile(rb"\\(?:u00(?:%b)|[%b])" % (_hex(signs), _backslashed(signs)))),
         )
-        self._reach = LONGEST_ESCAPE * max((form.size for _, form in self._forms), default=0)
+        longest = max((form.size for _, form in self._forms), default=0)
+        self._reach = (LONGEST_ESCAPE + LONGEST_BREAK) * longest + SHORTEST_LINE
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -241,15 +252,20 @@ class KeySearch:
         """Every occurrence, by where it ends; they may overlap."""
         if not self._forms:
             return []
-        places = dict.fromkeys(place for place in self._places(text) if place[1] >= 0)
-        for low, high in self._escaped(text):
+        runs_of_signs = self._runs(text)
+        places = dict.fromkeys(place for place in self._places(text, runs_of_signs) if place[1] >= 0)
+        for low, high in (*self._escaped(text), *self._in_lines(text, runs_of_signs)):
             places.update(dict.fromkeys(self._places_with_escapes(text, low, high)))
         matches = [match for number, at in places if (match := self._match(text, number, at)) is not None]
         return sorted(matches, key=lambda match: (match.end, -match.start))
 
-    def _places(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """Which form may begin where in a text without escapes, also before it."""
-        for start, end in runs(text, self._mask, self._shortest):
+    def _runs(self, text: bytes) -> list[tuple[int, int]]:
+        """The parts of a text that are long enough for a part of a key, or for a line of one."""
+        return list(runs(text, self._mask, min(self._shortest, SHORTEST_LINE)))
+
+    def _places(self, text: bytes, runs_of_signs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Which form may begin where in a text without escapes and breaks, also before it."""
+        for start, end in runs_of_signs:
             part = text[start:end]
             standard = part.translate(_TO_STANDARD)
             for is_base64, windows in self._windows:
@@ -257,40 +273,53 @@ class KeySearch:
                     yield number, start + at - (self._forms[number][1].first is not None)
 
     def _escaped(self, text: bytes) -> Iterator[tuple[int, int]]:
-        """The parts of a text that may have keys with escapes: around escapes, up to what no key has in it."""
-        stride = max(self._reach, _STRIDE)
+        """The parts of a text that may have keys with escapes."""
         for mark, escapes in self._escapes:
             found = escapes.search(text) if mark in text else None
             while found is not None:
-                at = found.start()
-                before = text[max(at - self._reach, 0) : at]
-                after = text[at : at + stride + self._reach]
-                high = at + len(after) - len(after.lstrip(self._alphabet))
-                yield at - len(before) + len(before.rstrip(self._alphabet)), high
-                found = escapes.search(text, min(at + stride, high))
+                low, high, done = self._around(text, found.start())
+                yield low, high
+                found = escapes.search(text, done)
+
+    def _in_lines(self, text: bytes, runs_of_signs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """The parts of a text that may have keys in lines: a line ends in a run of what keys have in them."""
+        done, size = 0, len(text)
+        for _, end in runs_of_signs:
+            if done <= end < size and text[end] in BEGINS_BREAK and BETWEEN_LINES.match(text, end) is not None:
+                low, high, done = self._around(text, end)
+                yield low, high
+
+    def _around(self, text: bytes, at: int) -> tuple[int, int, int]:
+        """The part around a place, up to what no key has in it; and where the next part begins."""
+        stride = max(self._reach, _STRIDE)
+        before = text[max(at - self._reach, 0) : at]
+        after = text[at : at + stride + self._reach]
+        high = at + len(after) - len(after.lstrip(self._alphabet))
+        return at - len(before) + len(before.rstrip(self._alphabet)), high, min(at + stride, high)
 
     def _places_with_escapes(self, text: bytes, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Which form may begin where in a part of a text."""
         part = text[low:high]
         units: list[tuple[int, int]] = []
-        split = _ESCAPE.split(part)
+        split = _BREAK_OR_ESCAPE.split(part)
         split[1::2] = map(_SIGNS.__getitem__, split[1::2])
-        for number, at in self._places(b"".join(split)):
-            units = units or [one.span() for one in _ONE.finditer(part)]
+        decoded = b"".join(split)
+        for number, at in self._places(decoded, self._runs(decoded)):
+            units = units or [one.span() for one in _ONE.finditer(part) if not (one[1] and is_break(one[1]))]
             if at >= 0:
                 yield number, low + units[at][0]
-            # The last characters of an escape may be the first ones of a key.
+            # The last characters of an escape or of a break may be the first ones of a key.
             for inside in range(1, LONGEST_ESCAPE):
-                unit = at + inside - 1
-                if 0 <= unit < len(units) and units[unit][1] - units[unit][0] > inside:
-                    yield number, low + units[unit][1] - inside
+                if 0 <= (unit := at + inside) < len(units):
+                    for end in _ends_before(part, units, unit):
+                        yield number, low + end - inside
 
     def _match(self, text: bytes, number: int, at: int) -> Match | None:
         key, form = self._forms[number]
         given = text[at : at + form.size]
         if len(given) == form.size and form.begins(given):
             return Match(key, form, at, at + form.size)
-        if b"%" not in given and b"\\" not in given:
+        if not any(sign in given for sign in (b"%", b"\\", b"\n", b"\r")):
             return None
         units = _units(text, at, form)
         if units is None:
@@ -298,11 +327,24 @@ class KeySearch:
         return Match(key, form, at, units[-1][1], tuple(units))
 
 
+def _ends_before(part: bytes, units: list[tuple[int, int]], unit: int) -> Iterator[int]:
+    """Where something ends, before a character, whose last bytes may be the first characters of a key."""
+    before, start = units[unit - 1][1] if unit else 0, units[unit][0]
+    yield start
+    if before < start:
+        yield before
+        yield start - (
+            2 if part[before] == 0x5C else 3
+        )  # `\\r` and `%0D` may belong to a key, and the `\\n` is a break
+
+
 def _units(text: bytes, at: int, form: Form) -> list[tuple[int, int]] | None:
     """Where the characters of a form are, beginning at a place; None if others are there, or fewer."""
     units: list[tuple[int, int]] = []
     known = bytearray()
     while len(units) < form.size:
+        if form.is_base64 and units and (line_break := BREAK.match(text, at)):
+            at = line_break.end()
         unit = _UNIT.match(text, at)
         if unit is None:
             return None
@@ -318,10 +360,11 @@ class KeyStream:
     back learns nothing about a key.
     """
 
-    __slots__ = ("_on_match", "_out", "_search", "_text")
+    __slots__ = ("_before", "_on_match", "_out", "_search", "_text")
 
     def __init__(self, search: KeySearch, on_match: Callable[[Match], None] | None = None) -> None:
         self._search, self._on_match = search, on_match
+        self._before = b""  # the last bytes that were passed on, as they came: a line may begin there
         self._text = b""  # what is held back, as it came
         self._out = b""  # and with what was written to it
 
@@ -332,8 +375,12 @@ class KeyStream:
         """Take the next piece, and return what can be passed on."""
         if not piece:
             return b""
-        known = len(self._text)
-        text, out = (self._text + piece, self._out + piece) if known else (piece, piece)
+        if self._text or (self._before and piece[0] in IN_LINES):
+            before, known = len(self._before), len(self._before) + len(self._text)
+            text = self._before + self._text + piece
+            out = text if self._out is self._text else self._before + self._out + piece
+        else:
+            before, known, text, out = 0, 0, piece, piece
         # Those that end in what was held back are written there already.
         matches = [match for match in self._search.found(text) if match.end > known]
         if self._on_match is not None:
@@ -344,9 +391,11 @@ class KeyStream:
             for match in matches:
                 match.write(text, changed)
             out = bytes(changed)
-        begun = self._search.shapes.open_from(text)
-        self._text, self._out = text[begun:], out[begun:]
-        return out[:begun] if self._text else out
+        begun = max(self._search.shapes.open_from(text), before)
+        self._before = text[max(begun - SHORTEST_LINE, 0) : begun] if text[begun - 1] in IN_LINES else b""
+        self._text = text[begun:]
+        self._out = self._text if out is text else out[begun:]
+        return out[before:begun] if before or self._text else out
 
     def steps(self, piece: bytes) -> Iterator[bytes]:
         """As `feed`, in steps between which other tasks can run, also where text is made to be slow to search."""
@@ -355,7 +404,8 @@ class KeyStream:
 
     def finish(self) -> bytes:
         """Return the rest: no key goes on behind the end."""
-        rest, self._text, self._out = self._out, b"", b""
+        rest = self._out
+        self._before = self._text = self._out = b""
         return rest
 
 
