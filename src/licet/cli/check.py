@@ -45,7 +45,7 @@ from licet.core.decision.foreseen import (
     standing_problems,
     unpinned_problems,
 )
-from licet.core.decision.placing import handed_over, placing_problems
+from licet.core.decision.placing import handed_over, placing_problems, word_notes
 from licet.core.policy.terms import APPROVED_IN_REVIEW
 from licet.core.review.flow_warnings import flow_warnings
 from licet.core.review.risk import native_problems, unpermitted_problems
@@ -130,6 +130,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         found += server_grant_problems(policy.manifest, places.workdir, places.home)
         found += placing_problems(policy.manifest, places.workdir, places.home)
         found += handed_over(policy.manifest)
+        found += word_notes(policy.manifest)
         found += flow_warnings(policy.manifest)
         if has_servers(policy.manifest):
             from licet.assemble.server_process import conflict_problems  # loads what reads commands

@@ -29,7 +29,7 @@ from licet.core.late_pattern import late_pattern
 from licet.core.limits import MOST_ASKS
 from licet.core.policy.connector import ConnectorRef, defined_versions, version_range
 from licet.core.policy.flow import LABELS, PRESETS
-from licet.core.policy.inspection import inspected_place, placed_at
+from licet.core.policy.inspection import body_field, inspected_place, placed_at
 from licet.core.policy.layer import CLASSES, LEVELS
 from licet.core.policy.servers import CLIENT_ASKS, EVERY, SERVER_NAME, placeable_header
 from licet.core.policy.terms import WRITE_APPROVALS
@@ -156,12 +156,20 @@ _PLACED = {
         description="where the key is placed, all under `inspect`",
     ),
     "headers": _several(
-        TextShape(expected="the name of a header", parse=placeable_header, examples=("x-api-key",)),
-        "where it is placed besides `Authorization`",
+        TextShape(
+            expected="the name of a header",
+            parse=placeable_header,
+            examples=("x-api-key", "authorization: Bot {key}", "authorization: Basic {key}:"),
+        ),
+        "where it is placed besides `Authorization` with `Bearer`, `token` and the password of `Basic`",
     ),
     "body": _several(
-        TextShape(expected="the name of a field", pattern=r"[!-~]{1,128}"),
-        "fields of JSON and forms where it is placed",
+        TextShape(
+            expected="the name of a field, or `/a/b` for the field `b` of `a` in JSON",
+            parse=body_field,
+            examples=("client_secret", "/auth/client_secret"),
+        ),
+        "fields where it is placed, of a form and of the object that a JSON text is",
     ),
 }
 _REFERENCE = Field(

@@ -10,7 +10,7 @@ from licet.core.algebra.rules import Capability, Use
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Allow, Decision, Deny
 from licet.core.decision.foreseen import foreseen, process_reach
-from licet.core.decision.placing import commands_inspected, handed_over, inspection_of, placing_problems
+from licet.core.decision.placing import commands_inspected, handed_over, inspection_of, placing_problems, word_notes
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Request
 from licet.core.policy.inspection import Inspection
@@ -199,6 +199,17 @@ def test_a_secret_that_is_handed_over_has_a_note_with_the_other_form() -> None:
     assert note.found == "`PLAIN: npm/token` of the server `gh`, which hands the value over"
     assert "`PLAIN: {secret: npm/token, hosts: [HOST]}` and `inspect: [HOST]`" in note.hint
     assert note.origin.pointer == "/servers/gh/secrets/PLAIN"
+
+
+def test_a_header_that_took_the_key_after_any_word_has_a_note_with_the_other_form() -> None:
+    bare = {**TOKEN, "headers": ["Authorization"]}
+    named = {**TOKEN, "headers": ["Authorization: Bot {key}"]}
+    served = {**SERVER, "grants": [], "secrets": {"THEIRS": bare, "OTHER": named}}
+    read = policy({"servers": {"gh": served}}, stand_ins={"MINE": bare, "SAID": named, "USUAL": TOKEN})
+    notes = list(word_notes(read))
+    assert [note.origin.pointer for note in notes] == ["/capabilities/stand_ins/MINE", "/servers/gh/secrets/THEIRS"]
+    assert {note.severity for note in notes} == {"note"}
+    assert all("`authorization: Bot {key}`" in note.hint for note in notes)
 
 
 # What a review says ---------------------------------------------------------------------------------------------------

@@ -64,9 +64,9 @@ def spellings(key: str) -> dict[str, str]:
     for kind, width in WIDTHS.items():
         for name, line_break in BREAKS.items():
             # With the key in its first line and in the next one, wherever it begins in a group of three bytes.
-            for before in range(width * 3 // 4 - 11, width * 3 // 4 - 8):
-                long = in_base64(key, "." * before, "." * 60)
-                found[f"base64 in lines of {kind}, {name}, {before}"] = in_lines(long, width, line_break)
+            for size in range(width * 3 // 4 - 11, width * 3 // 4 - 8):
+                long = in_base64(key, "." * size, "." * 60)
+                found[f"base64 in lines of {kind}, {name}, {size}"] = in_lines(long, width, line_break)
     php = in_base64(key, "???" * 15, "???" * 20).replace("/", "\\/")
     found["base64 in lines with escapes"] = in_lines(php, 64, "\\n")
     return found

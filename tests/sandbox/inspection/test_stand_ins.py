@@ -33,7 +33,10 @@ SECRETS = {
 }
 GITHUB = StandIn(name="GITHUB_TOKEN", secret="github/token", hosts=("api.github.test",))
 MODEL = StandIn(name="MODEL_KEY", secret="model/key", hosts=("*.model.test", "other.test:8443"), headers=("x-api-key",))
-OAUTH = StandIn(name="CLIENT", secret="oauth/secret", hosts=("api.github.test",), body=("client_secret",))
+OAUTH = StandIn(name="CLIENT", secret="oauth/secret", hosts=("api.github.test",), body=("client_secret", "/a/1/b~1c"))
+BOT = StandIn(name="BOT", secret="github/token", hosts=("api.github.test",), headers=("authorization: bot {key}",))
+BARE = StandIn(name="BARE", secret="github/token", hosts=("api.github.test",), headers=("authorization",))
+USER = StandIn(name="USER", secret="github/token", hosts=("api.github.test",), headers=("authorization: basic {key}:",))
 INSPECTION = Inspection(("*",), (GITHUB, MODEL, OAUTH))
 
 
@@ -67,9 +70,8 @@ PLACED: list[tuple[StandIn, str, str, str | None]] = [
     (GITHUB, "Authorization", "token {}", "token {}"),
     (GITHUB, "Authorization", "Basic {}", "Basic {}"),
     (GITHUB, "Authorization", "basic:x-access-token:{}", "basic:x-access-token:{}"),
-    (GITHUB, "Authorization", "basic:{}:x-oauth-basic", "basic:{}:x-oauth-basic"),
-    (GITHUB, "Authorization", "basic:{}:", "basic:{}:"),
-    (GITHUB, "Authorization", "basic:{}:{}", "basic:{}:{}"),
+    (GITHUB, "Authorization", "basic:{}:x-oauth-basic", None),  # servers show the names of users
+    (GITHUB, "Authorization", "basic:{}:", None),
     (GITHUB, "Authorization", "{}", None),
     (GITHUB, "Authorization", "Bot {}", None),
     (GITHUB, "Authorization", "Bearer {}x", None),
@@ -83,15 +85,25 @@ PLACED: list[tuple[StandIn, str, str, str | None]] = [
     (GITHUB, "Cookie", "session={}", None),
     (GITHUB, "X-{}", "1", None),
     (MODEL, "X-Api-Key", "{}", "{}"),
-    (MODEL, "x-api-key", "Key {}", "Key {}"),
+    (MODEL, "x-api-key", "Key {}", None),
     (MODEL, "X-Api-Key", "{}, {}", None),
     (MODEL, "Authorization", "Bearer {}", "Bearer {}"),
+    (BOT, "Authorization", "Bot {}", "Bot {}"),
+    (BOT, "Authorization", "bearer {}", "bearer {}"),
+    (BOT, "Authorization", "{}", None),
+    (BOT, "Authorization", "Rot {}", None),
+    (BARE, "Authorization", "{}", "{}"),
+    (BARE, "Authorization", "Bearer {}", "Bearer {}"),
+    (BARE, "Authorization", "Bot {}", None),
+    (USER, "Authorization", "basic:{}:", "basic:{}:"),
+    (USER, "Authorization", "basic:{}:{}", "basic:{}:{}"),
+    (USER, "Authorization", "basic:me:{}", "basic:me:{}"),
 ]
 HOSTS = {
     "GITHUB_TOKEN": ("api.github.test", 443),
     "MODEL_KEY": ("eu.model.test", 443),
     "CLIENT": ("api.github.test", 443),
-}
+} | dict.fromkeys(("BOT", "BARE", "USER"), ("api.github.test", 443))
 
 
 def filled(form: str, value: str) -> str:
@@ -101,7 +113,7 @@ def filled(form: str, value: str) -> str:
 
 @pytest.mark.parametrize(("entry", "name", "sent", "wanted"), PLACED)
 def test_a_key_is_placed_as_a_whole_credential(entry: StandIn, name: str, sent: str, wanted: str | None) -> None:
-    run = all_keys()
+    run = all_keys() if entry in INSPECTION.stand_ins else keys(entry)
     stand_in, secret = run.environment[entry.name], SECRETS[entry.secret]
     host, port = HOSTS[entry.name]
     request = run.request(host, port, secure=True)
@@ -114,6 +126,15 @@ def test_a_key_is_placed_as_a_whole_credential(entry: StandIn, name: str, sent: 
     else:
         assert (shown, value) == (name, filled(wanted, secret))
         assert (request.placed, request.left, run.placed) == ((entry.name,), (), {entry.name})
+
+
+def test_of_both_halves_of_basic_the_user_stays_a_stand_in() -> None:
+    run = all_keys()
+    stand_in, secret = run.environment["GITHUB_TOKEN"], SECRETS["github/token"]
+    request = run.request("api.github.test", 443, secure=True)
+    ((_, value),) = request.headers((("Authorization", basic(f"{stand_in}:{stand_in}")),))
+    assert value == basic(f"{stand_in}:{secret}")
+    assert (request.placed, request.left) == (("GITHUB_TOKEN",), (("GITHUB_TOKEN", "header authorization"),))
 
 
 @pytest.mark.parametrize(
@@ -290,11 +311,16 @@ JSON, FORM = "application/json; charset=utf-8", "application/x-www-form-urlencod
 # Type, body, the body that is sent on: `{}` is the stand-in, then the key, in that body's spelling.
 BODIES: list[tuple[str, str, str | None]] = [
     (JSON, '{ "client_secret" :\n"{}", "a": 1}', '{ "client_secret" :\n"{}", "a": 1}'),
-    (
-        JSON,
-        '{"a": [{"client_secret": "{}"}, {"client_secret": "{}"}]}',
-        '{"a": [{"client_secret": "{}"}, {"client_secret": "{}"}]}',
-    ),
+    (JSON, '{"client_secret": "{}", "client_secret": "{}"}', '{"client_secret": "{}", "client_secret": "{}"}'),
+    (JSON, '{"b": {"x": [1, "y"]}, "client_secret": "{}"}', '{"b": {"x": [1, "y"]}, "client_secret": "{}"}'),
+    (JSON, '{"a": [{"z": 1}, {"b/c": "{}"}]}', '{"a": [{"z": 1}, {"b/c": "{}"}]}'),
+    (JSON, '{"a": {"0": [], "1": {"x": 1, "b/c": "{}"}}}', '{"a": {"0": [], "1": {"x": 1, "b/c": "{}"}}}'),
+    (JSON, '{"a": [{"client_secret": "{}"}, {"client_secret": "{}"}]}', None),
+    (JSON, '{"a": {"client_secret": "{}"}}', None),
+    (JSON, '[{"client_secret": "{}"}]', None),
+    (JSON, '{"a": [{"b/c": "{}"}, {"z": 1}]}', None),
+    (JSON, '{"a": [{"1": {"b/c": "{}"}}]}', None),
+    (JSON, '["client_secret", "{}"]', None),
     ("application/vnd.x+json", '{"client_secret":"{}"}', '{"client_secret":"{}"}'),
     (JSON, '{"client\\u005fsecret":"{}"}', '{"client\\u005fsecret":"{}"}'),
     (JSON, '{"client_secret":"x{}"}', None),

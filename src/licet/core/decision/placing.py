@@ -14,6 +14,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import REASON_OF_DOMAIN, Ground
 from licet.core.policy.inspection import (
+    AUTHORIZATION,
     NOTHING_INSPECTED,
     Inspection,
     StandIn,
@@ -151,6 +152,19 @@ def handed_over(manifest: Manifest) -> Iterator[Problem]:
             found = f"`{variable}: {reference}` of the server `{server.name}`, which hands the value over"
             hint = f"write `{variable}: {{secret: {reference}, hosts: [HOST]}}` and `inspect: [HOST]` there"
             yield Problem(place, found, "a stand-in, so that its process never has the key", hint, "note")
+
+
+def word_notes(manifest: Manifest) -> Iterator[Problem]:
+    """Notes where `authorization` alone is named, which in an older version took the key after any word."""
+    entries = [(_place_of_entry(entry.name, manifest), entry) for entry in stated_inspection(manifest).stand_ins]
+    for server in servers_of(manifest.servers).values():
+        key = f"servers.{server.name}.secrets"
+        entries += [(_place_of_entry(entry.name, manifest, key), entry) for entry in server.stand_ins]
+    for place, entry in entries:
+        if AUTHORIZATION in entry.headers:
+            found = f"`{AUTHORIZATION}` under `headers` of `{entry.name}`, which takes the key alone"
+            hint = "write `authorization: Bot {key}` for a word that is none of Bearer, token and Basic"
+            yield Problem(place, found, "the word that the server wants before the key, if it wants one", hint, "note")
 
 
 def commands_inspected(manifest: Manifest) -> Inspection:

@@ -17,8 +17,16 @@ from licet.core.algebra.domains import TCP, place_text
 from licet.core.algebra.rules import Capability, Use, capability
 from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet, Piece, expand_rule
+from licet.core.late_pattern import late_pattern
 
 HTTPS_PORT = 443
+AUTHORIZATION = "authorization"
+KEY_ALONE, BASIC_USER, BASIC_PASSWORD = "{key}", "basic {key}:", "basic :{key}"
+# What `Authorization` takes wherever a key is placed: `token` is GitHub's, from before it took `Bearer`, and npm sends
+# `_auth` after `Basic` as it stands in the file. Servers show user names, so the user of Basic is none of them.
+_USUAL = ("bearer {key}", "token {key}", "basic {key}", BASIC_PASSWORD)
+_FIELD, _LONE_TILDE = late_pattern(r"[!-~]{1,128}"), late_pattern(r"~(?![01])")
+_WORD_AND_KEY = late_pattern(r"[!#$%&'*+.^_`|~0-9a-z-]+ \{key\}")
 
 
 class StandIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,15 +37,18 @@ class StandIn(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     file: str = ""  # a file that a program sees with the stand-in in it, and
     field: str = ""  # where in the file the secret is
     hosts: tuple[str, ...] = ()  # as `inspect` has them
-    headers: tuple[
-        str, ...
-    ] = ()  # lower-case; `authorization` always takes `Bearer KEY` and the like, and here KEY too
-    body: tuple[str, ...] = ()  # fields of JSON and of forms
+    headers: tuple[str, ...] = ()  # lower-case: `x-key`, or with what is around the key, `authorization: bot {key}`
+    body: tuple[str, ...] = ()  # fields of forms and of the object that a JSON text is, or `/a/b` for one deeper in it
 
     @property
     def places(self) -> CapabilitySet:
         """The connections in which the secret is placed."""
         return places_of(self.hosts)
+
+    def forms(self, header: str) -> tuple[str, ...]:
+        """What a header, in lower case, may be as a whole, with `{key}` for the key."""
+        stated = tuple(form for name, form in map(header_form, self.headers) if name == header)
+        return (*_USUAL, *stated) if header == AUTHORIZATION else stated
 
     @property
     def source(self) -> str:
@@ -119,6 +130,52 @@ def placed_at(text: str) -> str:
     return place
 
 
+def header_form(text: str) -> tuple[str, str]:
+    """The name of a header, and what it is as a whole, with `{key}` for the key.
+
+    >>> header_form("x-api-key"), header_form("authorization: bot {key}")
+    (('x-api-key', '{key}'), ('authorization', 'bot {key}'))
+    """
+    name, colon, form = text.partition(":")
+    return name, form.strip() if colon else KEY_ALONE
+
+
+def placed_form(name: str, form: str) -> str:
+    """Parse what a header is as a whole, after a checked name in lower case. Raises `Malformed`.
+
+    >>> placed_form("x-api-key", "{key}"), placed_form("authorization", "Basic {key}:")
+    ('x-api-key', 'authorization: basic {key}:')
+    """
+    whole = form.strip().lower()
+    if whole == KEY_ALONE:
+        return name
+    in_basic = name == AUTHORIZATION and whole in (BASIC_USER, BASIC_PASSWORD)
+    if not in_basic and not _WORD_AND_KEY.fullmatch(whole):
+        raise Malformed(f"{name}: {form.strip()}", _FORMS)
+    return f"{name}: {whole}"
+
+
+_FORMS = "`NAME: {key}`, `NAME: WORD {key}`, or `authorization: Basic {key}:` for its user"
+
+
+def body_field(text: str) -> str:
+    """Parse a field of a body, in which a key may be placed. Raises `Malformed`."""
+    if not _FIELD.fullmatch(text) or (text.startswith("/") and _LONE_TILDE.search(text)):
+        raise Malformed(text, "the name of a field, or a JSON pointer such as `/auth/client_secret`")
+    return text
+
+
+def path_of_field(field: str) -> tuple[str, ...]:
+    """The names that lead to a field in JSON.
+
+    >>> path_of_field("client_secret"), path_of_field("/a~1b/0")
+    (('client_secret',), ('a/b', '0'))
+    """  # JSON pointers: RFC 6901
+    if not field.startswith("/"):
+        return (field,)
+    return tuple(name.replace("~1", "/").replace("~0", "~") for name in field[1:].split("/"))
+
+
 def is_inspected(places: CapabilitySet, host: str, port: int) -> bool:
     """Whether a connection is looked into. Raises `InvalidUse` for what is no host."""
     return places.has(Use(f"network:tcp:{host}:{port}"))
@@ -133,7 +190,7 @@ def looked_into(rule: Capability, places: CapabilitySet) -> bool:
 
 def stand_in(name: str, stated: Mapping[str, Any]) -> StandIn:
     """An entry of `stand_ins` in normal form, from checked plain data."""
-    headers = {header.lower() for header in stated.get("headers", ())}
+    headers = {placed_form(*header_form(header.lower())) for header in stated.get("headers", ())}
     texts = {key: str(stated.get(key, "")) for key in ("secret", "file", "field")}
     hosts, body = hosts_of(places_of(stated.get("hosts", ()))), tuple(sorted({*stated.get("body", ())}))
     return StandIn(name=name, hosts=hosts, headers=tuple(sorted(headers)), body=body, **texts)

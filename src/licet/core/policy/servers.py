@@ -15,7 +15,7 @@ from licet.core.algebra.scope import Malformed
 from licet.core.algebra.set import CapabilitySet
 from licet.core.late_pattern import late_pattern
 from licet.core.limits import MAX_ASKS
-from licet.core.policy.inspection import StandIn, expanded_file, met_inspect, stand_ins
+from licet.core.policy.inspection import KEY_ALONE, StandIn, expanded_file, met_inspect, placed_form, stand_ins
 from licet.core.policy.layer import CLASSES, EffectClass
 from licet.core.policy.terms import WriteApproval
 from licet.core.values import plain
@@ -175,14 +175,17 @@ _TOKEN = late_pattern(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}")
 _REPEATED = frozenset({"user-agent", "referer", "origin", "from", "via", "forwarded", "date", "range", "cookie2"})
 
 
-def placeable_header(name: str) -> str:
-    """Parse the name of a header in which a key may be placed, in lower case. Raises `Malformed`."""
+def placeable_header(text: str) -> str:
+    """Parse a header in which a key may be placed, with what is around the key; in lower case. Raises `Malformed`."""
+    # A name may begin with a colon, as those of HTTP/2 do: that one is refused as a name.
+    end = text.find(":", 1)
+    name, form = (text, KEY_ALONE) if end < 0 else (text[:end], text[end + 1 :])
     low = name.lower()
     if not _TOKEN.fullmatch(name):
         raise Malformed(name, "the name of a header, such as `x-api-key`")
     if is_own_header(low) or low in _REPEATED or low.startswith(("sec-", "x-forwarded-", "accept-")):
         raise Malformed(name, "a header that carries a key, such as `x-api-key`: this one is about the connection")
-    return low
+    return placed_form(low, form)
 
 
 def server_of(name: str, data: Mapping[str, Any]) -> Server:

@@ -71,5 +71,5 @@ def inspect_text(entries: Iterable[StandIn]) -> str:
 
 
 def _listed(items: Iterable[str]) -> str:
-    quoted = (f'"{item}"' if item.startswith("*") else item for item in items)
+    quoted = (f'"{item}"' if item.startswith("*") or "{" in item else item for item in items)
     return f"[{', '.join(quoted)}]"

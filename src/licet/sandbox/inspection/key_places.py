@@ -15,19 +15,19 @@ from urllib.parse import quote, unquote_plus
 import msgspec
 from msgspec import Struct
 
+from licet.core.policy.inspection import BASIC_PASSWORD, BASIC_USER, KEY_ALONE, path_of_field
+
 Swap = Mapping[str, str]  # stand-in -> secret
 SwapByField = Mapping[str, Swap]
 
-AUTHORIZATION = "authorization"
 _CREDENTIAL = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)( +)([^ ]+)")
-_SCHEMES = ("bearer", "token")  # `token` is GitHub's, from before it took `Bearer`; `gh` still sends it
 _BASIC = "basic"
 
 JSON_TYPE, FORM_TYPE = "application/json", "application/x-www-form-urlencoded"
-# A string of JSON, and the string that is its value if it is the name of a member.
-_STRINGS = re.compile(rb'"((?:[^"\\]++|\\.)*+)"(?:([ \t\r\n]*:[ \t\r\n]*)"((?:[^"\\]++|\\.)*+)")?', re.DOTALL)
+# A string of JSON, or what tells where it is. Numbers and words are skipped.
+_TOKENS = re.compile(rb'"((?:[^"\\]++|\\.)*+)"|[{}\[\]:,]', re.DOTALL)
 _BETWEEN = b"\n"  # no key has one
-_AT_ONCE = 1 << 10  # fields; those of a body that are read before other tasks run
+_AT_ONCE = 1 << 12  # fields of a form, or tokens of JSON, that are read before other tasks run
 
 
 class Placed(Struct, frozen=True):
@@ -44,39 +44,38 @@ class Placed(Struct, frozen=True):
 Placing = Generator[bytes, None, Placed]
 
 
-def in_authorization(value: str, swap: Swap) -> Placed | None:
-    """The value of `Authorization`: `Bearer KEY`, `token KEY`, and `Basic` with the key as user or password."""
+def in_header(value: str, swaps: Mapping[str, Swap]) -> Placed | None:
+    """The value of a header. `swaps` are by what the whole value may be, in lower case: `{key}`, `bearer {key}`."""
+    if (alone := swaps.get(KEY_ALONE)) and value in alone:
+        return _whole("", value, alone)
     parts = _CREDENTIAL.fullmatch(value)
     if parts is None:
         return None
-    scheme, given = parts[1].lower(), parts[3]
-    if scheme in _SCHEMES or (scheme == _BASIC and given in swap):  # npm's `_auth` is sent as it stands in the file
-        return _whole(parts[1] + parts[2], given, swap)
-    if scheme != _BASIC:
+    scheme, credential = parts[1].lower(), parts[3]
+    if (swap := swaps.get(f"{scheme} {KEY_ALONE}")) and credential in swap:
+        return _whole(parts[1] + parts[2], credential, swap)
+    if scheme != _BASIC or not (BASIC_USER in swaps or BASIC_PASSWORD in swaps):
         return None
+    return _in_basic(parts[1] + parts[2], credential, swaps.get(BASIC_USER, {}), swaps.get(BASIC_PASSWORD, {}))
+
+
+def _in_basic(scheme: str, credential: str, users: Swap, passwords: Swap) -> Placed | None:
     try:
-        pair = base64.b64decode(given, validate=True).decode("ascii")
+        pair = base64.b64decode(credential, validate=True).decode("ascii")
     except (binascii.Error, UnicodeDecodeError):
         return None
     user, colon, password = pair.partition(":")
-    stand_ins = tuple(one for one in (user, password) if one in swap)
+    halves = ((user, users), (password, passwords))
+    stand_ins = tuple(half for half, swap in halves if half in swap)
     if not colon or not stand_ins:
         return None
-    real = base64.b64encode(f"{swap.get(user, user)}:{swap.get(password, password)}".encode())
-    rest = _BETWEEN.join(one.encode() for one in (user, password) if one not in swap)
-    return Placed((parts[1] + parts[2]).encode() + real, stand_ins, rest)
+    real = base64.b64encode(":".join(swap.get(half, half) for half, swap in halves).encode())
+    rest = _BETWEEN.join(half.encode() for half, swap in halves if half not in swap)
+    return Placed(scheme.encode() + real, stand_ins, rest)
 
 
-def in_named_header(value: str, swap: Swap) -> Placed | None:
-    """The value of a header that an entry names: `KEY` or `Scheme KEY`."""
-    parts = _CREDENTIAL.fullmatch(value)
-    return _whole(parts[1] + parts[2], parts[3], swap) if parts else _whole("", value, swap)
-
-
-def _whole(scheme: str, given: str, swap: Swap) -> Placed | None:
-    if given not in swap:
-        return None
-    return Placed((scheme + swap[given]).encode(), (given,), scheme.encode())
+def _whole(scheme: str, credential: str, swap: Swap) -> Placed:
+    return Placed((scheme + swap[credential]).encode(), (credential,), scheme.encode())
 
 
 def media_type(content_type: str) -> str:
@@ -88,33 +87,56 @@ def media_type(content_type: str) -> str:
 
 
 def in_body(body: bytes, content_type: str, fields: SwapByField) -> Placing:
-    """The fields of a body, of JSON at any depth or of a form. Other tasks can run at each empty part."""
+    """The fields of a body, of JSON or of a form. Other tasks can run at each empty part."""
     match media_type(content_type):
         case "application/json":
-            return (yield from _in_json(body, fields))
+            return (yield from _in_json(body, {path_of_field(field): swap for field, swap in fields.items()}))
         case "application/x-www-form-urlencoded":
             return (yield from _in_form(body, fields))
     return Placed(body, (), body)
 
 
-def _in_json(body: bytes, fields: SwapByField) -> Placing:
+def _in_json(body: bytes, fields: Mapping[tuple[str, ...], Swap]) -> Placing:
     # In what is not JSON, a quote says nothing about where a string begins.
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError, ValueError):
         return Placed(body, (), body)
     kept, real, stand_ins, end = [], [], [], 0
-    for number, found in enumerate(_STRINGS.finditer(body), 1):
+    depths = {len(names) for names in fields}  # a path may be as long as the body
+    # Where a token is: the names and numbers that lead there. The last of an object is "" before its first name.
+    path: list[str | int] = []
+    is_value = True
+    for number, token in enumerate(_TOKENS.finditer(body), 1):
         if number % _AT_ONCE == 0:
             yield b""
-        if found[3] is None or (swap := fields.get(_text(found[1]))) is None:
-            continue
-        if (given := _text(found[3])) in swap:
-            before = body[end : found.start(3)]
-            kept.append(before)
-            real += [before, json.dumps(swap[given])[1:-1].encode()]
-            stand_ins.append(given)
-            end = found.end(3)
+        match token[0]:
+            case b"{":
+                path.append("")
+                is_value = False
+            case b"[":
+                path.append(0)
+                is_value = True
+            case b"}" | b"]":
+                path.pop()
+            case b":":
+                is_value = True
+            case b",":
+                if isinstance(last := path[-1], int):
+                    path[-1] = last + 1
+                is_value = isinstance(last, int)
+            case _ if not is_value:
+                path[-1] = _text(token[1])
+            case _ if (
+                len(path) in depths
+                and (swap := fields.get(tuple(map(str, path))))
+                and (text := _text(token[1])) in swap
+            ):
+                before = body[end : token.start(1)]
+                kept.append(before)
+                real += [before, json.dumps(swap[text])[1:-1].encode()]
+                stand_ins.append(text)
+                end = token.end(1)
     kept.append(body[end:])
     return Placed(b"".join([*real, body[end:]]), tuple(stand_ins), _BETWEEN.join(kept))
 

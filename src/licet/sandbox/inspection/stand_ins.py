@@ -25,14 +25,7 @@ from licet.guard.handles.messages import (
 )
 from licet.sandbox.inspection.key_files import value_in
 from licet.sandbox.inspection.key_forms import KeySearch, KeyStream, Match, rewritten
-from licet.sandbox.inspection.key_places import (
-    AUTHORIZATION,
-    Placed,
-    in_authorization,
-    in_body,
-    in_named_header,
-    media_type,
-)
+from licet.sandbox.inspection.key_places import Placed, in_body, in_header, media_type
 from licet.sandbox.inspection.key_shapes import CannotPlace, check_key, new_stand_in
 from licet.sandbox.limits import (
     LARGEST_KEY_FILE,
@@ -251,13 +244,12 @@ class KeysOfRequest:
     def _header(self, name: str, value: str) -> Placed | None:
         if is_connections_own(name):
             return None
-        swap = self._swap(partial(_names_header, name))
-        if not swap:
-            return None
-        if name != AUTHORIZATION:
-            return in_named_header(value, swap)
-        named = self._swap(lambda entry: AUTHORIZATION in entry.headers)
-        return in_named_header(value, named) or in_authorization(value, swap)
+        swaps: dict[str, dict[str, str]] = {}
+        for number, entries in self._listed.items():
+            key = self._keys[number]
+            for form in dict.fromkeys(form for entry in entries for form in entry.forms(name)):
+                swaps.setdefault(form, {})[key.stand_in] = key.secret
+        return in_header(value, swaps) if swaps else None
 
     def _swap(self, holds: Callable[[StandIn], bool]) -> dict[str, str]:
         return {
@@ -406,7 +398,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _names_header(name: str, entry: StandIn) -> bool:
-    return name == AUTHORIZATION or name in entry.headers
+    return bool(entry.forms(name))
 
 
 def _names_field(name: str, entry: StandIn) -> bool:
