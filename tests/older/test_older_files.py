@@ -52,8 +52,11 @@ def test_policies_pass_their_check(made: Path) -> None:
     policies = made / "policies"
     every = policies / "every"
     more = "--personality", every / "personality.yaml", "--organisation", every / "organisation.yaml"
+    names = [
+        name for name in json.loads((policies / "digests.json").read_text()) if policies / name != every / "agent.yaml"
+    ]
     for words in (
-        *((policies / name,) for name in json.loads((policies / "digests.json").read_text())),
+        *((policies / name,) for name in names),
         (every / "licet.yaml",),
         (every / "organisation.yaml",),
         (every / "agent.yaml", *more),
@@ -61,6 +64,15 @@ def test_policies_pass_their_check(made: Path) -> None:
     ):
         done = run("check", *words)
         assert done.exit_code == 0, done.output
+
+
+def test_a_key_file_in_a_directory_that_programs_reach_is_refused_with_what_to_do(made: Path) -> None:
+    """A log-in during a run replaced the file, and programs saw the key."""
+    done = run("check", made / "policies" / "every" / "agent.yaml")
+    assert done.exit_code == 1
+    (error,) = (line for line in done.output.splitlines() if " error: " in line)
+    assert "agent.yaml:33:5: error: found `/srv/keys/netrc.json` of the stand-in `FILE_KEY`" in error
+    assert "grant the file alone, as `read: [/srv/keys/netrc.json]`" in error
 
 
 # Locks ----------------------------------------------------------------------------------------------------------------

@@ -230,28 +230,30 @@ def test_real_values_beside_a_stand_in_are_warned_about() -> None:
     assert list(placing_problems(policy(), "/work", "/home/me")) == []
 
 
-IN_WRITABLE = {
-    "beside it": ("${workdir}/.env", ["${workdir}"], True),
-    "below it": ("${workdir}/config/app.env", ["${workdir}"], True),
-    "of a user": ("~/.npmrc", ["~"], True),
-    "another": ("~/.npmrc", ["${workdir}"], False),
-    "deeper": ("/srv/token", ["/srv/more"], False),
-    "the file alone": ("/srv/token", ["/srv/token"], False),
-    "everything": ("/srv/token", ["/"], True),
+IN_REACH = {
+    "beside it": ("${workdir}/.env", {"write": ["${workdir}"]}, True),
+    "below it": ("${workdir}/config/app.env", {"write": ["${workdir}"]}, True),
+    "read alone": ("~/.npmrc", {"read": ["~"]}, True),
+    "everything": ("/srv/token", {"read": ["/"]}, True),
+    "another": ("~/.npmrc", {"read": ["~/.npmrc"], "write": ["${workdir}"]}, False),
+    "deeper": ("/srv/token", {"read": ["/srv/token"], "write": ["/srv/more"]}, False),
+    "the file alone": ("/srv/token", {"read": ["/srv/token"], "write": ["/srv/token"]}, False),
 }
 
 
-@pytest.mark.parametrize("case", IN_WRITABLE)
-def test_a_key_file_where_programs_may_write_is_warned_about(case: str) -> None:
-    file, write, warned = IN_WRITABLE[case]
+@pytest.mark.parametrize("case", IN_REACH)
+def test_a_key_file_in_a_directory_that_programs_reach_is_refused(case: str) -> None:
+    file, reach, refused = IN_REACH[case]
     entry = {"file": file, "field": "t", "hosts": ["npm.example.com"]}
-    reach = {"read": ["~", "/work", "/srv"], "write": write}
-    found = list(placing_problems(policy(fs_reach=reach, stand_ins={"NPM": entry}), "/work", "/home/me"))
-    assert [one.found for one in found] == [f"`{file}`, beside which programs may write"] * warned
+    closed = policy(fs_reach={"read": [file], **reach}, stand_ins={"NPM": entry})
+    found = list(placing_problems(closed, "/work", "/home/me"))
+    assert [one.found for one in found] == [
+        f"`{file}` of the stand-in `NPM`, in a directory that programs reach"
+    ] * refused
     for one in found:
-        assert one.severity == "warning"
+        assert one.severity == "error"
         assert one.origin.pointer == "/capabilities/stand_ins/NPM"
-        assert one.hint.startswith(f"move `{file}` to a directory outside of `fs_reach.write`")
+        assert f"grant the file alone, as `read: [{file}]`" in one.hint
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     pushes: bool = False
     undici: bool = False
     cargo: bool = False
+    user: bool = False  # the key is the user of `Basic`
 
 
 ROWS: Mapping[str, Row] = {
@@ -66,6 +67,7 @@ def played(row: Row, folder: Path, *, inspected: bool = True) -> tuple[dict[str,
     """What a client says, what the server was asked, and the stand-in."""
     home = folder.resolve() / "home"
     home.mkdir()
+    (folder / "work").mkdir()
     site = Site(folder.resolve() / "site", KEY)
     with talking(site.talk, names=(HOST,)) as server:
         site.place = f"{HOST}:{server.port}"
@@ -88,13 +90,21 @@ async def _played(
         f"network:https:{site.place}",
         "secret:read:met/token",
         "process:exec:*",
-        f"fs:write:{home}",
-        f"fs:delete:{home}",
     ]
-    rules += [f"fs:read:{path}" for path in (*reads, str(home))] + [f"network:tcp:{site.place}"] * (not inspected)
+    # Where the key is in a file, that file alone is granted, and what clients write is elsewhere.
+    work = folder.resolve() / "work" if row.file else home
+    rules += [f"fs:{action}:{work}" for action in ("read", "write", "delete")]
+    rules += [f"fs:read:{path}" for path in (*reads, *([f"{home}/{row.file}"] if row.file else []))] + [
+        f"network:tcp:{site.place}"
+    ] * (not inspected)
     held = grant(rules, effect="destructive", private=["127.0.0.0/8"])
-    stated: dict[str, Any] = {"hosts": [site.place], "headers": ["x-api-key"], "body": ["client_secret"]}
+    stated: dict[str, Any] = {
+        "hosts": [site.place],
+        "headers": ["x-api-key"],
+        "body": ["client_secret", "/inner/0/client_secret"],
+    }
     stated["headers"] += ["authorization"] if row.cargo else []
+    stated["headers"] += ["authorization: Basic {key}:"] if row.user else []
     stated |= {"file": f"{home}/{row.file}", "field": filled(row.field, site)} if row.file else {"secret": "met/token"}
     values = {"inspect": (site.place,), "stand_ins": inspection.stand_ins({"TOKEN": stated})} if inspected else {}
     manifest = held.reach.manifest
@@ -109,6 +119,8 @@ async def _played(
     environment = {
         "PATH": "/usr/bin:/bin",
         "HOME": str(home),
+        "WORK": str(work),
+        "npm_config_cache": f"{work}/.npm",
         "URL": f"https://{site.place}",
         "PLACE": site.place,
         "PYTHON": PYTHON,
@@ -124,11 +136,11 @@ async def _played(
     )
     command = [PYTHON, "-c", PRELUDE + row.python] if row.python else ["/bin/sh", "-c", row.run]
     search = os.path.join(os.path.dirname(__file__), "key_search.py")
-    words = (PYTHON, "-I", search, environment["URL"], KEY[::-1], token, str(home), "/tmp", json.dumps(command))
+    words = (PYTHON, "-I", search, environment["URL"], KEY[::-1], token, str(work), "/tmp", json.dumps(command))
     processes = LocalProcesses("/usr/bin:/bin")
     binary = processes.find(PYTHON)
     assert binary is not None
-    ended = await processes.run(Command(binary, words, environment, str(home), b"", 120.0, 1 << 20), walls)
+    ended = await processes.run(Command(binary, words, environment, str(work), b"", 120.0, 1 << 20), walls)
     try:
         return json.loads(ended.stdout), site, token
     except ValueError:

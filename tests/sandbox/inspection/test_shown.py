@@ -77,10 +77,18 @@ def thief(*where: Path) -> str:
 
 @pytest.mark.who
 @pytest.mark.parametrize(
-    "rules", [["fs:read:{}"], ["fs:read:{}", "fs:write:{}"], ["fs:read:{}/.config/credentials"], ["fs:read:{}/other"]]
+    "rules",
+    [
+        ["fs:read:{}/.config/credentials"],
+        ["fs:read:{}/other"],
+        ["fs:read:{}/other", "fs:write:{}/written"],
+        ["fs:read:{}/.config/credentials", "fs:write:{}/.config/beside"],
+    ],
 )
 def test_a_program_sees_the_copy_alone(rules: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = home(tmp_path)
+    (where / "written").mkdir()
+    (where / ".config" / "beside").touch()
     # Without the walls it finds the key in the file.
     assert str(where / ".config" / "credentials") in open_programs().python(thief(where))
     walled = Inspected(monkeypatch, [rule.format(where) for rule in rules], keys=keys(where))
@@ -92,10 +100,50 @@ def test_a_program_sees_the_copy_alone(rules: list[str], tmp_path: Path, monkeyp
     assert (where / ".config" / "credentials").read_text() == f"token = {SECRET}\n"
 
 
+IN_REACH = {
+    "read": ["fs:read:{}/.config"],
+    "written": ["fs:read:{}/.config/credentials", "fs:write:{}/.config"],
+    "above": ["fs:read:{}"],
+    "by a link": ["fs:read:{}-link"],
+}
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("case", [*IN_REACH, "a link that is replaced"])
+def test_a_key_in_a_directory_that_a_program_reaches_is_refused(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A log-in on the host replaces the file, and the copy over it is gone: a program that reads it all the time sees
+    the new key before it can be stopped."""
+    where = home(tmp_path)
+    (tmp_path / "home-link").symlink_to("home/.config")
+    if case == "a link that is replaced":
+        (where / ".config" / "credentials").rename(where / "real")
+        (where / ".config" / "credentials").symlink_to("../real")
+    rules = IN_REACH.get(case, ["fs:read:{}/.config"])
+    walled = Inspected(monkeypatch, [rule.format(where) for rule in rules], keys=keys(where))
+    with pytest.raises(SandboxUnavailable, match=r"in a directory that programs reach.* grant the file alone"):
+        walled.said("true")
+
+
+def test_a_key_below_a_closed_directory_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = home(tmp_path)
+    rules = [f"fs:read:{where}", f"fs:read:{where}/.config/credentials"]
+    walled = Inspected(monkeypatch, rules, keys=keys(where), deny=[f"fs:*:{where}/.config"])
+    assert walled.python(thief(where)) == "[] False\n"
+
+
+@pytest.fixture
+def unrefused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What holds besides where programs reach the directory of a key: nobody relies on the refusal alone."""
+    monkeypatch.setattr(shown, "_check_directory", lambda *_: None)
+
+
 def test_a_hard_link_does_not_show_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = home(tmp_path)
-    os.link(where / ".config" / "credentials", where / "linked")
-    rules = [f"fs:read:{where}", f"fs:write:{where}"]
+    (where / "more").mkdir()
+    os.link(where / ".config" / "credentials", where / "more" / "linked")
+    rules = [f"fs:read:{where}/more", f"fs:write:{where}/more"]
     assert Inspected(monkeypatch, rules, keys=keys(where)).python(thief(where)) == "[] False\n"
     with monkeypatch.context() as without:
         without.setattr("licet.sandbox.inspection.operator_files.second_names", lambda *_: ())
@@ -106,10 +154,9 @@ def test_a_link_to_the_file_leads_to_the_copy(tmp_path: Path, monkeypatch: pytes
     where = home(tmp_path)
     (where / ".config" / "credentials").rename(where / "real")
     (where / ".config" / "credentials").symlink_to("../real")
-    for rules in ([f"fs:read:{where}"], [f"fs:read:{where}/other"]):
-        walled = Inspected(monkeypatch, rules, keys=keys(where))
-        assert STAND_IN in walled.python(f"print(open('{where}/.config/credentials').read())")
-        assert walled.python(thief(where)) == "[] False\n"
+    walled = Inspected(monkeypatch, [f"fs:read:{where}/other"], keys=keys(where))
+    assert STAND_IN in walled.python(f"print(open('{where}/.config/credentials').read())")
+    assert walled.python(thief(where)) == "[] False\n"
 
 
 LATER = """
@@ -124,6 +171,7 @@ print(said)
 """
 
 
+@pytest.mark.usefixtures("unrefused")
 @pytest.mark.parametrize("directory", [True, False])
 def test_a_file_that_is_replaced_on_the_host_shows_no_key_for_long(
     directory: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -245,6 +293,7 @@ def with_key(tmp: Path, case: str) -> tuple[Path, Path, Keys]:
     return (where, inner, keys(inner)) if case == "the one above" else (inner, inner, keys(inner))
 
 
+@pytest.mark.usefixtures("unrefused")
 @pytest.mark.parametrize("case", MOVED)
 def test_a_key_is_not_moved_to_where_the_next_program_sees_it(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -255,6 +304,7 @@ def test_a_key_is_not_moved_to_where_the_next_program_sees_it(
     assert Inspected(monkeypatch, moves(where), keys=copies, **FREE).python(thief(where)) == "[] False\n"
 
 
+@pytest.mark.usefixtures("unrefused")
 @pytest.mark.parametrize("case", ["its directory", "the one above", "into another"])
 def test_the_move_of_a_key_works_where_its_directories_are_not_held(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -268,6 +318,7 @@ def test_the_move_of_a_key_works_where_its_directories_are_not_held(
     assert "credentials" in Inspected(monkeypatch, moves(where), keys=copies, **FREE).python(thief(where))
 
 
+@pytest.mark.usefixtures("unrefused")
 def test_a_second_name_of_a_key_is_not_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = home(tmp_path)
     (where / "second").mkdir()
@@ -278,6 +329,7 @@ def test_a_second_name_of_a_key_is_not_moved(tmp_path: Path, monkeypatch: pytest
     assert Inspected(monkeypatch, moves(where), keys=keys(where), **FREE).python(thief(where)) == "[] False\n"
 
 
+@pytest.mark.usefixtures("unrefused")
 def test_a_grant_through_a_link_hides_and_keeps_a_key_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where, way = home(tmp_path / "real"), tmp_path.resolve() / "way" / "home"
     way.parent.symlink_to("real")
@@ -297,7 +349,8 @@ def test_a_program_without_the_key_does_not_move_it_either(stated: str, case: st
     file = inner / ".config" / "credentials"
     entry = StandIn(name="T", file=str(file), field="token", hosts=("met.test",))
     for held in (False, True):
-        programs = Programs("namespaces", moves(where), **FREE)
+        rules = moves(where) if stated == "server" else moves(where)[1:]  # who reads the file has the key
+        programs = Programs("namespaces", rules, **FREE)
         if held:
             manifest = programs.grant.reach.manifest
             secret = {"file": str(file), "field": "token", "hosts": ["met.test"]}
@@ -431,7 +484,9 @@ def orders_of(walled: Inspected) -> dict[str, Any]:
 
 def test_orders_have_no_secret_and_each_content_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = home(tmp_path)
-    walled = Inspected(monkeypatch, [f"fs:read:{where}"], keys=keys(where), environment={"TOKEN": SECRET})
+    walled = Inspected(
+        monkeypatch, [f"fs:read:{where}/.config/credentials"], keys=keys(where), environment={"TOKEN": SECRET}
+    )
     orders = orders_of(walled)
     text = json.dumps(orders)
     assert SECRET not in text
@@ -515,6 +570,11 @@ def test_a_program_that_is_refused_for_it_says_the_place(tmp_path: Path) -> None
     with pytest.raises(Refused) as refusal:
         programs.run("true")
     assert "`T` cannot have a stand-in" in refusal.value.explain()
+    assert "(licet.yaml:7)" in refusal.value.explain()
+    (tmp_path / "missing").write_text(f"f = {SECRET}\n")
+    with pytest.raises(Refused) as refusal:
+        programs.run("true")
+    assert "in a directory that programs reach" in refusal.value.explain()
     assert "(licet.yaml:7)" in refusal.value.explain()
     assert "licet.yaml" not in str(refusal.value)
 

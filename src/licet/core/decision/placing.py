@@ -95,7 +95,7 @@ def _place_of_entry(name: str, manifest: Manifest, key: str = "stand_ins") -> Or
 
 
 def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Problem]:
-    """Warn about keys that are in a variable, too, files that programs may not read or may move, and wide tunnels."""
+    """Find keys that are in a variable, too, files that programs may not read or may see replaced, and wide tunnels."""
     written, manifest = manifest, manifest.expand(workdir, home)
     held, files = manifest.ceiling, {one.name: one.file for one in stated_inspection(written).stand_ins}
     yield from _tunnel_problems(manifest)
@@ -109,24 +109,33 @@ def placing_problems(manifest: Manifest, workdir: str, home: str) -> Iterator[Pr
             found, expected = f"`{files[entry.name]}`, which programs may not read", "a file that they read"
             hint = f"add `{files[entry.name]}` under `fs_reach.read`: they see a copy with the stand-in"
             yield Problem(place, found, expected, hint, "warning")
-        if entry.file and _is_beside_writes(entry.file, held):
-            found, expected = (
-                f"`{files[entry.name]}`, beside which programs may write",
-                "a directory that only you write",
-            )
-            hint = (
-                f"move `{files[entry.name]}` to a directory outside of `fs_reach.write`, and name it there; until then "
-                "nothing under this policy moves it or its directories, but another policy might let it be replaced"
-            )
-            yield Problem(place, found, expected, hint, "warning")
+        if entry.file and _reaches_directory(entry.file, held):
+            found, why, hint = reached_directory(entry.name, files[entry.name])
+            yield Problem(place, found, why, hint)
 
 
-def _is_beside_writes(file: str, grant: CapabilitySet) -> bool:
-    """Whether the directory of a file may be written: who moves the file could show it under another name."""
+def _reaches_directory(file: str, grant: CapabilitySet) -> bool:
+    directory = file.rpartition("/")[0] or "/"
     try:
-        return grant.has(use_of_path("write", file.rpartition("/")[0] or "/"))
+        return any(grant.has(use_of_path(action, directory)) for action in ("read", "write", "delete"))
     except InvalidUse:  # `~` or `${workdir}` is not filled in yet
         return False
+
+
+def reached_directory(name: str, file: str) -> tuple[str, str, str]:
+    """What is wrong where programs reach the directory of a file with a key, what is expected, and what to do.
+
+    A copy covers a file, not its name: a log-in that replaces the file while a program runs would show it the new key.
+    """
+    found = f"`{file}` of the stand-in `{name}`, in a directory that programs reach"
+    expected = (
+        "a directory that no grant reaches, because a log-in during a run replaces the file and would show the key"
+    )
+    hint = (
+        f"grant the file alone, as `read: [{file}]`; or, where programs need its directory, give them the key as a "
+        f"variable, `VARIABLE: {{secret: REFERENCE, hosts: […]}}`"
+    )
+    return found, expected, hint
 
 
 def _tunnel_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -49,6 +49,11 @@ def other_names(path: str, granted: Sequence[str], mounts: str = "/proc/self/mou
     return tuple(name for name in found if name != path and inside(name, granted))
 
 
+def mounted_names(path: str, mounts: str = "/proc/self/mountinfo") -> tuple[str, ...]:
+    """The names of a file in directories that are mounted twice."""
+    return tuple(_mounted_elsewhere(path, mounts))
+
+
 def kept_in_place(files: Iterable[str], writable: Sequence[str]) -> tuple[str, ...]:
     """These real paths of files, their other names, and the directories around them, where a program may write.
 

@@ -5,19 +5,20 @@ root; with the orders for the walls go stand-ins and certificates alone.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from functools import partial
 
 from licet.core.algebra.scope import inside
-from licet.core.decision.placing import place_of_key
+from licet.core.decision.placing import place_of_key, reached_directory
 from licet.core.decision.reach import Reach
 from licet.core.policy.inspection import Inspection
 from licet.guard.execution import Command, SandboxUnavailable
+from licet.guard.import_path import followed
 from licet.sandbox.grant_paths import KernelPaths
 from licet.sandbox.inspection.authority import Authority
 from licet.sandbox.inspection.client_trust import FOLDER, Trust, trust_in
 from licet.sandbox.inspection.inspected import Inspecting
-from licet.sandbox.inspection.operator_files import other_names, read_key_file
+from licet.sandbox.inspection.operator_files import mounted_names, other_names, read_key_file
 from licet.sandbox.inspection.stand_ins import CannotPlace, read_keys
 from licet.sandbox.kernel.namespaces import BENEATH
 from licet.sandbox.programs.program_files import SYSTEM, Shown
@@ -39,7 +40,9 @@ async def begin(inspection: Inspection, value: Callable[[str], Awaitable[str]], 
     return Inspecting(inspection, Authority(inspection.inspect), keys)
 
 
-def shown_to(command: Command, inspecting: Inspecting, paths: KernelPaths, *, network: bool, spaces: bool) -> Shown:
+def shown_to(
+    command: Command, inspecting: Inspecting, paths: KernelPaths, reach: Reach, *, network: bool, spaces: bool
+) -> Shown:
     """The variables and files of one program. Raises `SandboxUnavailable` if a file cannot be shown safely."""
     keys, authority = inspecting.keys, inspecting.authority
     if keys.files and not spaces:
@@ -55,8 +58,10 @@ def shown_to(command: Command, inspecting: Inspecting, paths: KernelPaths, *, ne
         names += trust.names
     hide: dict[str, None] = {}
     reals = []
+    roots = tuple(os.path.realpath(path) for path in (*SYSTEM, *paths.read, *paths.write))
     for path, content in keys.files.items():
         real = os.path.realpath(path)
+        _check_directory(path, real, inspecting.inspection, roots, paths.hide, reach)
         files[real] = content, _OF_THE_USER
         names.append(path)
         reals.append(real)
@@ -72,6 +77,20 @@ def shown_to(command: Command, inspecting: Inspecting, paths: KernelPaths, *, ne
         hide=tuple(hide),
         directories=(FOLDER, BENEATH) if files else (),
     )
+
+
+def _check_directory(
+    path: str, real: str, inspection: Inspection, roots: tuple[str, ...], hide: Collection[str], reach: Reach
+) -> None:
+    """Refuse a file in a directory that the program reaches: whoever replaces the file there takes the copy away."""
+    # A link on the way can be replaced as the file can.
+    names = (path, real, *followed(path)[1], *mounted_names(real))
+    directories = {os.path.realpath(os.path.dirname(name)) for name in names}
+    if not any(inside(directory, roots) and not inside(directory, tuple(hide)) for directory in directories):
+        return
+    name = next((entry.name for entry in inspection.stand_ins if entry.file == path), path)
+    found, expected, hint = reached_directory(name, path)
+    raise SandboxUnavailable(f"found {found}; expected {expected}; {hint}", place_of_key(name, reach))
 
 
 def _fitting(trust: Trust, paths: KernelPaths) -> Iterator[tuple[str, bytes]]:

@@ -378,7 +378,8 @@ class _InspectedWalls(_CallWalls):
 
         if self._inspecting is None:
             raise SandboxUnavailable("the keys of this program were not read before its start")
-        return shown_to(command, self._inspecting, paths, network=self._http is not None, spaces=self._spaces)
+        network = self._http is not None
+        return shown_to(command, self._inspecting, paths, self._grant.reach, network=network, spaces=self._spaces)
 
     def _egress(self) -> "_LateEgress | None":
         return _LateEgress(self._grant, self._http, self._inspecting) if self._http is not None else None
