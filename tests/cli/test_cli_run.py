@@ -228,6 +228,21 @@ def test_session_and_state_are_those_that_were_named(desk: Path) -> None:
 VENV_SCRIPT = "#!{python}\nimport sys\nprint(sys.prefix, *sys.argv[1:])\n"
 
 
+@needs_namespaces
+def test_a_link_to_the_file_of_secrets_in_a_granted_directory_is_as_closed_as_the_file(desk: Path) -> None:
+    (desk / "in" / "real.env").write_text("KEY=hunter2\n")
+    (desk / "in" / "real.env").chmod(0o600)
+    (desk / "in" / "link.env").symlink_to("real.env")
+    (desk / "out" / "link.env").symlink_to("../in/link.env")
+    for secrets in ("in/link.env", "out/link.env"):
+        line = "cat in/file; cat in/*.env out/*.env; echo KEY=evil > out/link.env"
+        ended = licet(desk, "agent.yaml", "--secrets", secrets, "--", "sh", "-c", line)
+        assert ended.stdout == "granted\n", ended.stderr
+        assert "hunter2" not in ended.stderr
+        assert os.readlink(desk / "out" / "link.env") == "../in/link.env"
+        assert (desk / "in" / "real.env").read_text() == "KEY=hunter2\n"
+
+
 def test_scripts_and_interpreters_of_virtual_environments_are_started(desk: Path) -> None:
     venv.create(desk / "env", with_pip=False)
     python = desk / "env" / "bin" / "python"

@@ -92,7 +92,8 @@ return [attempt(lambda n=n: open(d + n, "w").write("x")) for n in ("/granted/new
 
 
 def test_what_is_hidden_looks_empty(tmp_path: Path) -> None:
-    hide = ", hide=[d + '/granted/hidden', d + '/granted/secret', d + '/granted/missing']"
+    # A link and what it leads to are hidden once.
+    hide = ", hide=[d + '/granted/hidden', d + '/granted/secret', d + '/granted/to-secret', d + '/granted/missing']"
     code = (
         ROOT.format("[]", "[d + '/granted']", hide)
         + """
@@ -102,7 +103,9 @@ return [attempt(lambda: open(d + "/granted/secret").read()), attempt(lambda: ope
         attempt(lambda: os.rename(d + "/granted/hidden", d + "/granted/shown")), open(d + "/granted/file").read()]
 """
     )
-    found = inside(code, tree(tmp_path))
+    where = tree(tmp_path)
+    (tmp_path / "granted" / "to-secret").symlink_to("secret")
+    found = inside(code, where)
     assert found == ["EACCES", "EACCES", "EROFS", "EBUSY", "EBUSY", "granted/file"]
 
 

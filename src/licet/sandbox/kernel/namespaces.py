@@ -192,7 +192,7 @@ def private_root(
     kinds |= dict.fromkeys(_resolved(devices, links), _READ_ONLY | _NO_SUID | _NO_EXEC)
     for _ in _resolved(names, links):
         pass
-    hidden = sorted(_resolved(hide, {}))
+    hidden = sorted({*_resolved(hide, {})})  # a link and what it leads to are one
     _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
     shown = [_copied(path, kinds[path], found.get(path)) for path in over]
     rest = {path: flags for path, flags in kinds.items() if path not in over}
