@@ -147,3 +147,18 @@ async def open_files(ctx: Context, many: int, *, keep: bool) -> int:
 def listed(items: list[Any]) -> int:
     """Take a list."""
     return len(items)
+
+
+@tool(needs=["fs:write:${workdir}"], effect="write_limited")
+async def makes(ctx: Context, how: str, many: int) -> None:
+    """Make files or directories, as many as a disk has room for."""
+    for number in range(many):
+        match how:
+            case "write":
+                await ctx.fs.write(f"{number}.txt", "")
+            case "mkdir":
+                await ctx.fs.mkdir(f"{number}/below")
+            case "open":
+                (await ctx.fs.open(f"{number}.txt", "wb")).close()
+            case _:
+                await ctx.fs.write("same.txt", str(number))

@@ -216,3 +216,25 @@ def test_a_text_of_too_many_values_is_known_before_it_is_parsed(text: bytes) -> 
 @pytest.mark.parametrize("text", LIGHT.values(), ids=LIGHT)
 def test_what_people_return_is_not_taken_for_that(text: bytes) -> None:
     assert not is_heavy(text)
+
+
+@pytest.mark.parametrize("level", [*WALLED, "native"])
+@pytest.mark.parametrize("how", ["write", "mkdir", "open"])
+@pytest.mark.sampled(4)
+def test_the_entries_that_a_call_makes_are_limited(tmp_path: Path, level: str, how: str) -> None:
+    needs_walls()
+    for limits, reason in (({"written_paths": 40}, "LIMIT_PATHS"), ({"written_paths": 1000}, "ALLOWED")):
+        place = tmp_path / str(limits["written_paths"])
+        place.mkdir()
+        at = gate(place, level, tools.makes, backends=_local(tmp_path), limits=limits)
+        result = call(at, "makes", {"how": how, "many": 100})
+        assert result.reason == reason, result.error
+        made = sum(len(names) + len(files) for _, names, files in os.walk(place)) - 1  # without the policy
+        assert made <= 40 if reason == "LIMIT_PATHS" else made >= 100
+
+
+@pytest.mark.parametrize("level", [*WALLED, "native"])
+def test_one_file_is_written_as_often_as_a_tool_wants(tmp_path: Path, level: str) -> None:
+    needs_walls()
+    at = gate(tmp_path, level, tools.makes, backends=_local(tmp_path), limits={"written_paths": 1})
+    assert call(at, "makes", {"how": "same", "many": 100}).ok

@@ -32,6 +32,23 @@ def test_memory_counts_until_it_is_given_back() -> None:
     meter.take_memory(MB)
 
 
+def test_different_paths_count_once_each() -> None:
+    meter = Meter({"written_paths": 4})
+    for _ in range(3):
+        meter.take_path("/srv/a")
+        meter.take_path("/srv/b")
+    meter.take_directories("/srv/new")  # and /srv
+    meter.take_directories("/srv/new")
+    with pytest.raises(Exceeded) as over:
+        meter.take_path("/srv/c")
+    assert over.value.reason == "LIMIT_PATHS"
+    assert str(over.value) == "this call would write more than 4 different paths (`limits.written_paths`)"
+    assert (
+        over.value.fix == "set a higher `limits.written_paths` under `capabilities`, or write fewer files in one call"
+    )
+    meter.take_path("/srv/a")
+
+
 def test_files_of_a_tool_count_while_they_are_open() -> None:
     meter = Meter({"host_files": 16})
     kept: list[Any] = []

@@ -254,6 +254,7 @@ LIMIT_KEYS: Mapping[Reason, str] = {
     "LIMIT_HOST_FILES": "host_files",
     "LIMIT_WAITING": "waiting_kb",
     "LIMIT_HEADERS": "request_headers",
+    "LIMIT_PATHS": "written_paths",
     "LIMIT_FUEL": "fuel",
 }
 

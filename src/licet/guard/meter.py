@@ -1,4 +1,4 @@
-"""The meter of one call: counts the memory and open files that the host holds for it, against the call's limits.
+"""The meter of one call: counts what the host holds for it and makes for it, against the call's limits.
 
 The broker of its worker, its handles and the proxy of its programs share one meter. Each takes from it *before* it
 allocates, and gives back afterwards. Time, and what the tool uses in its own process, are limited elsewhere.
@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import IO, Any
 
 from licet.core.decision.request import Reason
-from licet.guard.limits import HOST_FILES, HOST_MEMORY_MB, REQUEST_HEADERS, WAITING_KB
+from licet.guard.limits import HOST_FILES, HOST_MEMORY_MB, REQUEST_HEADERS, WAITING_KB, WRITTEN_PATHS
 
 # If the manifest states no limit.
 DEFAULTS: Mapping[str, int] = {
@@ -20,7 +20,11 @@ DEFAULTS: Mapping[str, int] = {
     "host_files": HOST_FILES,
     "waiting_kb": WAITING_KB,
     "request_headers": REQUEST_HEADERS,
+    "written_paths": WRITTEN_PATHS,
 }
+
+
+_LESS = {"written_paths": "write fewer files in one call"}
 
 
 class Exceeded(Exception):
@@ -28,16 +32,16 @@ class Exceeded(Exception):
 
     def __init__(self, reason: Reason, key: str, text: str) -> None:
         self.reason: Reason = reason
-        self.fix = f"set a higher `limits.{key}` under `capabilities`, or hold less at once"
+        self.fix = f"set a higher `limits.{key}` under `capabilities`, or {_LESS.get(key, 'hold less at once')}"
         super().__init__(f"{text} (`limits.{key}`)")
 
 
 class Meter:
-    """Counts memory and open files of one call. Safe to use from several threads."""
+    """Counts memory, open files and written paths of one call. Safe to use from several threads."""
 
     __slots__ = (
         *("_files", "_lock", "_memory", "_memory_mb", "_opened", "_waiters", "host_files", "host_memory"),
-        *("request_headers", "waiting", "waiting_kb"),
+        *("_written", "request_headers", "waiting", "waiting_kb", "written_paths"),
     )
 
     def __init__(self, limits: Mapping[str, int] = DEFAULTS) -> None:
@@ -47,6 +51,8 @@ class Meter:
         self.waiting_kb = limits.get("waiting_kb", DEFAULTS["waiting_kb"])
         self.waiting = self.waiting_kb << 10
         self.request_headers = limits.get("request_headers", DEFAULTS["request_headers"])
+        self.written_paths = limits.get("written_paths", DEFAULTS["written_paths"])
+        self._written: set[int] = set()
         self._lock = threading.Lock()
         self._memory = self._files = 0
         self._opened: list[weakref.ref[Any]] = []  # files that were opened for the tool
@@ -86,6 +92,27 @@ class Meter:
         if count > self.request_headers:
             most = self.request_headers
             raise Exceeded("LIMIT_HEADERS", "request_headers", f"a request has more than {most} header lines")
+
+    def take_path(self, path: str) -> None:
+        """Count a path before something may be made there, once in a call; `Exceeded` if there are too many.
+
+        It need not be new: to look would cost more than to count.
+        """
+        # Hashes take little memory, however long the paths are, and nobody outside can make two paths have the same.
+        number = hash(path)
+        if number in self._written:
+            return
+        with self._lock:
+            if len(self._written) >= self.written_paths:
+                text = f"this call would write more than {self.written_paths} different paths"
+                raise Exceeded("LIMIT_PATHS", "written_paths", text)
+            self._written.add(number)
+
+    def take_directories(self, path: str) -> None:
+        """Count a directory, and those above it, which may be made with it."""
+        while path:
+            self.take_path(path)
+            path = path.rpartition("/")[0]
 
     def check_files(self, count: int) -> None:
         """Raise `Exceeded` if this process may not open so many more files for the call."""

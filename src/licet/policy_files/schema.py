@@ -230,6 +230,7 @@ LIMITS = Record(
         "host_files": Field(Integer(16)),
         "waiting_kb": Field(Integer(1)),
         "request_headers": Field(Integer(1)),
+        "written_paths": Field(Integer(1)),
         "fuel": Field(Integer(1)),
     },
     description="the most a call may use before it is ended",

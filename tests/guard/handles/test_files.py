@@ -18,6 +18,7 @@ from licet.errors import Refused
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
 from licet.guard.held_paths import held_paths
+from licet.guard.meter import Meter
 from licet.guard.redaction.redact import Redactor
 
 FILES: dict[str, bytes | str] = {
@@ -407,3 +408,17 @@ def test_a_path_that_leads_outside_is_a_recorded_refusal(tmp_path: Path) -> None
         assert refused.code == "PATH_NOT_REACHABLE"
         assert str(place / "out") not in refused.explain()
         assert type(holds.events[-1]).__name__ == "CapabilityDenied"
+
+
+def test_a_name_that_a_call_makes_by_renaming_counts_too() -> None:
+    holds = grant(("fs:write:/srv", "fs:delete:/srv"), effect="destructive", deletes="session")
+    holds._meter = Meter({"written_paths": 2})
+    files = scoped(holds, files=MemoryFiles({"/srv/a": "a", "/srv/b": "b", "/srv/c": "c"}))
+
+    async def moved() -> None:
+        for name in "abc":
+            await files.rename(name, f"new-{name}")
+
+    with pytest.raises(Refused) as caught:
+        asyncio.run(moved())
+    assert str(caught.value).startswith("LIMIT_PATHS: ")

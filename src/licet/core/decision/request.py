@@ -68,6 +68,7 @@ Reason = Literal[
     "LIMIT_HOST_FILES",
     "LIMIT_WAITING",
     "LIMIT_HEADERS",
+    "LIMIT_PATHS",
     "LIMIT_FUEL",
     "LIMIT_STACK",
     "TOOL_FAILED",

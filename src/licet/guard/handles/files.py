@@ -87,6 +87,7 @@ class ScopedFiles:
         else:
             raise TypeError(f"expected text or bytes, found {type(data).__name__}")
         sent, use = self._checked("write", path)
+        self._count(use)
         try:
             if len(content) > INLINE_BYTES:
                 await self._write_in_thread(use, content)
@@ -94,6 +95,14 @@ class ScopedFiles:
                 self._backend(use).write(use.target, content, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
+
+    def _count(self, use: Use, *, directories: bool = False) -> None:
+        """Count what may be made at a path, against `limits.written_paths`."""
+        meter = self._grant.meter
+        try:
+            (meter.take_directories if directories else meter.take_path)(use.target)
+        except Exceeded as over:
+            self._grant.exceeded(over, use)
 
     async def _write_in_thread(self, use: Use, content: bytes) -> None:
         turn = Waiting(lambda: self._grant.over)
@@ -128,6 +137,7 @@ class ScopedFiles:
 
     async def mkdir(self, path: Path) -> None:
         sent, use = self._checked("write", path)
+        self._count(use, directories=True)
         try:
             if use.target.count("/") > DEEPEST_MADE:
                 await asyncio.to_thread(self._backend(use).mkdir, use.target, self._held)
@@ -146,6 +156,7 @@ class ScopedFiles:
         sent, away = self._use("delete", source)
         new_sent, use = self._checked("write", target)  # before an approver is asked about the delete
         await self._permit(away, sent)
+        self._count(use)
         try:
             self._backend(use).rename(away.target, use.target, self._held)
         except (Escaped, OSError) as wrong:
@@ -162,6 +173,8 @@ class ScopedFiles:
         meter = self._grant.meter
         try:
             meter.check_files(1)
+            if binary != "rb":
+                meter.take_path(use.target)
             file = self._backend(use).open(use.target, binary, self._held)
         except (Escaped, OSError) as wrong:
             self._fail(wrong, use, sent)
