@@ -26,6 +26,7 @@ from licet.cli.output import show
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import inside, is_address, visible
 from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.advice import lacking_rules
 from licet.core.decision.decision import CapabilityDenied, address_grounds
 from licet.core.decision.reach import Reach
 from licet.core.late_pattern import late_pattern
@@ -166,7 +167,8 @@ def _flag(use: Use) -> str:
     """The flag that allows a use."""
     if use.domain == "network":
         port = "" if use.port == HTTPS else f":{use.port}"
-        return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`"
+        wider = " (no flag says less than any connection to that port)" if use.method else ""
+        return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`{wider}"
     if use.action == "read":
         return f"`--allow-read {_typed(use.target)}`"
     return f"`--allow-write {_typed(use.target if os.path.isdir(use.target) else os.path.dirname(use.target))}`"
@@ -180,17 +182,19 @@ def _typed(path: str) -> str:
 
 
 def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
-    """A connection that the proxy refused, why, and the flag or the line that would allow it."""
+    """A connection that the proxy refused, why, and the flag or the line that would allow it, if rules would."""
+    about = f"licet: refused {event.capability}: "
     try:
         use = Use(event.capability)
-    except InvalidUse:
-        use = None
-    about = f"licet: refused {event.capability}: "
-    if use is None or reach is None or use.domain != "network" or event.reason == "SECRET_NOT_DECLARED":
-        return about + event.rule  # no grant of the host lets a key go there
+    except InvalidUse:  # nothing that a rule could allow
+        return about + event.rule
+    if reach is None or use.domain != "network":
+        return about + event.rule
     alone = reach.manifest.origin.file == COMMAND_LINE
     if event.reason == "ADDRESS_NOT_ALLOWED":
         return f"{about}{event.rule}{_open_address(use, reach, alone=alone)}"
+    if not lacking_rules(event.rule, use, reach):
+        return about + event.rule
     flag = f"add {_flag(use)}" if _flags_lack(reach, use) else ""
     if flag and alone:
         return f"{about}no flag allows it; {flag}"
