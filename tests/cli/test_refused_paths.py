@@ -39,6 +39,8 @@ LINES = {
     "PermissionError: [Errno 13] Permission denied": [],
     "json.decoder.OSError: Permission denied": [],
     "Error: EACCES: permission denied, scandir": [],
+    "  code: 'EROFS',": [],
+    "[cause]: 'EACCES: permission denied'": [],
     "Permission denied": [],
 }
 

@@ -39,7 +39,7 @@ def refused_paths(said: str, workdir: str) -> Iterator[tuple[str, str]]:
 def _names(line: str, before: str, workdir: str) -> list[str]:
     quoted = [match[1] for match in _QUOTED.finditer(line)]
     if quoted or _ERROR_FIRST.search(line):
-        return quoted
+        return [name for name in quoted if not _REFUSED.search(name)]  # Node also quotes the error: `code: 'EROFS'`
     # `cat: x: Permission denied`, `error: could not lock config file x: Read-only file system`, `open x: …`
     words = before.rstrip().removesuffix(":").rpartition(": ")[2].split()
     ends = (" ".join(words[start:]) for start in range(len(words)))
