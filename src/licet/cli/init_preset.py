@@ -20,7 +20,7 @@ from licet.cli.options import refuse
 from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
-from licet.core.review.sensitive import SWITCHES, Whereabouts
+from licet.core.review.sensitive import SWITCHES, TRUSTED, Whereabouts
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular
@@ -173,14 +173,13 @@ def coding_policy(
         settings=[path for agent in found for path in agent.settings],
         interpreters=list(_interpreters(project)),
         packages=list(_packages(found, project)),
-        closed=[path for path in closable() if path in _CLOSED or os.path.lexists(project / path)],
+        closed=[path for path in closable() if path in _ALWAYS or os.path.lexists(project / path)],
         tools=tools,
     )
     return coding_text(name, schema, needs)
 
 
-# What programs of yours act on without a question, and what an agent has no need to make: closed, there or not. The
-# others are often made in the course of the work, such as `.venv` or the files of CI.
+# What is made, of the names that are closed there or not: what most projects have sooner or later.
 _MADE: dict[str, str | None] = {  # with the text of a file; None for a directory
     ".git": None,
     ".vscode": None,
@@ -188,7 +187,8 @@ _MADE: dict[str, str | None] = {  # with the text of a file; None for a director
     ".opencode/.gitignore": "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore",  # or it cannot start
     ".mcp.json": '{"mcpServers": {}}\n',
 }
-_CLOSED = {*_MADE, *(one.path for one in SWITCHES)}
+# Closed, there or not. The others are made in the course of the work, such as `.venv`, and closed if they are there.
+_ALWAYS = {trusted.path for trusted in TRUSTED if trusted.closing == "always"}
 
 
 def make_closed(project: Path) -> list[str]:

@@ -18,11 +18,12 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from licet.assemble.program import HTTPS, Typed
-from licet.cli.limits import HINTS_SHOWN
+from licet.assemble.program import HTTPS, Typed, flag_of_path
+from licet.cli.limits import CLOSED_SHOWN, HINTS_SHOWN
 from licet.cli.output import show
 from licet.cli.refused_paths import last_lines, refused_paths
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
@@ -44,6 +45,9 @@ from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 _ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
 _READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
 _ABSENT = ("no such file", "enoent")  # with a private root, what may not be read is not there
+if TYPE_CHECKING:
+    from licet.policy_files.trusted_paths import TrustedPaths
+
 _TEMPORARY = ("/tmp", "/var/tmp", "/run/scratch", *NEVER)  # noqa: S108 - may be scratch, which is the program's own
 
 
@@ -85,6 +89,18 @@ def show_warnings(typed: Typed, reach: Reach | None) -> None:
             show(f"licet: --allow-{action} {shown_path(Path(path))} {text}", err=True, colour="yellow")
 
 
+def show_closed(closed: "TrustedPaths | None") -> None:
+    """Say on stderr, in one line, that the flags leave closed what other programs run or trust, if they reach any."""
+    if closed is None or not closed.paths:
+        return
+    paths = sorted(closed.paths, key=lambda path: not os.path.lexists(path))  # what is there first
+    names = ", ".join(visible(shown_path(path)) for path in paths[:CLOSED_SHOWN])
+    more = f" and {len(paths) - CLOSED_SHOWN} more" if len(paths) > CLOSED_SHOWN else ""
+    text = f"not writable, since other programs run or trust it: {names}{more}; {flag_of_path('write', paths[0])}"
+    least = "" if closed.all_searched else "; there are too many files to look for all of them"
+    show(f"licet: {text} opens one{least}", err=True)
+
+
 def _nothing(reach: Reach, use: Use) -> str:
     """Why a flag about a path allows nothing; empty if it does."""
     if not os.path.lexists(use.target):
@@ -103,6 +119,9 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
     except InvalidUse:
         return ""
     shown = f"`{visible(path)}`"
+    # A closed name that was missing is there only while the program runs.
+    if any(mark in error for mark in (*_ACROSS, *_READ_ONLY)) and (denied := _denied_because(reach, write)):
+        return f"{shown} may not be written: {denied}"
     if any(mark in error for mark in _ACROSS):
         kept = [place for place in held if inside(path, (place,))]
         return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
@@ -178,21 +197,12 @@ def _flag(use: Use) -> str:
         port = "" if use.port == HTTPS else f":{use.port}"
         wider = " (no flag says less than any connection to that port)" if use.method else ""
         return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`{wider}"
-    if use.action == "read":
-        return f"`--allow-read {_typed(use.target)}`"
-    return f"`--allow-write {_typed(_written_at(use.target))}`"
+    return flag_of_path("read", use.target) if use.action == "read" else flag_of_path("write", _written_at(use.target))
 
 
 def _written_at(path: str) -> str:
     """What must be allowed before a path can be written: itself, or the directory that a new name is made in."""
     return path if os.path.lexists(path) else os.path.dirname(path)
-
-
-def _typed(path: str) -> str:
-    """A path as it is typed here."""
-    here = os.getcwd()
-    name = os.path.relpath(path, here) if inside(path, (here,)) else path
-    return visible(shlex.quote(f"./{name}" if name[0] in "-~" else name))
 
 
 def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
