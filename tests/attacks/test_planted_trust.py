@@ -6,6 +6,7 @@ and `git commit`, and opens the project. Each list is also tried open, so that t
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import warm
 from attacks.walled_programs import needs_namespaces
+from licet.cli.init_preset import coding_policy
 from licet.core.review.sensitive import GIT_LEADS, TRUSTED
 
 pytestmark = needs_namespaces
@@ -96,8 +98,6 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Desk, list[str
 
 
 def hooks_policy(project: Path) -> str:
-    from licet.cli.init_preset import coding_policy
-
     return coding_policy("agent", "manifest.schema.json", (), project, tools={})
 
 
@@ -236,3 +236,14 @@ def test_saved_flags_close_the_same(tmp_path: Path) -> None:
         assert json.dumps(f"fs:write:${{workdir}}/{name}") in text
         assert json.dumps(f"fs:delete:${{workdir}}/{name}") in text
     assert made.licet("check", "saved.yaml").returncode == 0
+
+
+def test_recommended_lists_are_the_one_list(tmp_path: Path) -> None:
+    """The preset and the policy of hooks name all of it; the page names what leads git to programs."""
+    for tools in (None, {}):
+        text = coding_policy("agent", "manifest.schema.json", (), tmp_path, tools)
+        for name in (".git", *ALWAYS):
+            assert f'"fs:write:${{workdir}}/{name}"' in text
+            assert f'"fs:delete:${{workdir}}/{name}"' in text
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "coding-agent.md").read_text()
+    assert re.findall(r'"fs:write:\$\{workdir\}/\.git/(\S+)"', page) == [*GIT_LEADS]
