@@ -185,6 +185,17 @@ def test_work_in_a_repository_goes_on(tmp_path: Path) -> None:
     assert not [name for name in os.listdir(made.project) if name in ALWAYS]
 
 
+def test_links_lead_to_nothing_open_and_hold_up_no_work(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    made.types("echo rules > AGENTS.md; ln -s AGENTS.md CLAUDE.md; mkdir hidden; echo h > hidden/h; echo x > x")
+    said = behind_walls(made, LISTS["flags"], "set -e; rm x; echo y > y; mv y z; ! echo e > CLAUDE.md\n")
+    assert (made.project / "z").exists(), said
+    assert (made.project / "AGENTS.md").read_text() == "rules\n"
+    made.types("ln -s hidden .vscode")
+    behind_walls(made, LISTS["flags"], "echo e > hidden/tasks.json; rm .vscode; mkdir .vscode; true\n")
+    assert made.types("ls .vscode/; readlink .vscode") == "h\nhidden\n"
+
+
 HINTED = {
     "git config alias.x y": "--allow-write .git/config",
     "git remote add other /nowhere": "--allow-write .git/config",

@@ -20,7 +20,7 @@ from licet.cli.options import refuse
 from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
-from licet.core.review.sensitive import SWITCHES, TRUSTED, Whereabouts
+from licet.core.review.sensitive import INSTRUCTIONS, SWITCHES, TRUSTED, Whereabouts
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular
@@ -173,7 +173,7 @@ def coding_policy(
         settings=[path for agent in found for path in agent.settings],
         interpreters=list(_interpreters(project)),
         packages=list(_packages(found, project)),
-        closed=[path for path in closable() if path in _ALWAYS or os.path.lexists(project / path)],
+        closed=[path for path in closable() if _is_closed(project, path)],
         tools=tools,
     )
     return coding_text(name, schema, needs)
@@ -189,6 +189,14 @@ _MADE: dict[str, str | None] = {  # with the text of a file; None for a director
 }
 # Closed, there or not. The others are made in the course of the work, such as `.venv`, and closed if they are there.
 _ALWAYS = {trusted.path for trusted in TRUSTED if trusted.closing == "always"}
+_INSTRUCTIONS = {trusted.path for trusted in TRUSTED if trusted.why == INSTRUCTIONS}
+
+
+def _is_closed(project: Path, name: str) -> bool:
+    """Whether the policy closes a name. A closed link would keep all beside it from being removed: not `CLAUDE.md`."""
+    if name in _INSTRUCTIONS and os.path.islink(project / name):
+        return False
+    return name in _ALWAYS or os.path.lexists(project / name)
 
 
 def make_closed(project: Path) -> list[str]:

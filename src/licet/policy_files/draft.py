@@ -560,7 +560,7 @@ def _denied(closed: Iterable[str]) -> Iterator[str]:
     """What the agent may not read, or not change."""
     yield "  # What the agent may not read, or not change. Add what is here and not for a model."
     left = [path for path in closable() if path not in closed]
-    text = f"Not here, and left open; to be denied once they are there and you rely on them: {_named(left)}."
+    text = f"Not here, or a link, and left open; to be denied once they are there and you rely on them: {_named(left)}."
     yield from textwrap.wrap(text, 116, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
     yield "  deny:"
     for path, actions, why in _CLOSED:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from licet.core.algebra.scope import Malformed, inside, path_key
-from licet.core.review.sensitive import GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, TRUSTED
+from licet.core.review.sensitive import GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
 from licet.own_files import read_regular
 from licet.policy_files.limits import MOST_BYTES, MOST_SEARCHED, MOST_TRUSTED_PATHS
 
@@ -110,6 +110,10 @@ class TrustedPaths:
 
     def _add(self, path: str, why: str) -> None:
         """Add a path that may be written, unless a flag has named it: itself, what it lies in, or something in it."""
+        if why == INSTRUCTIONS and os.path.islink(path):
+            # Often `CLAUDE.md` leads to `AGENTS.md`. A link that is closed keeps every name beside it from being removed,
+            # and this one starts no program.
+            path = os.path.realpath(path)
         is_named = inside(path, self._named) or any(inside(tree, (path,)) for tree in self._written)
         if not is_named and inside(path, self._written) and _can_be_named(path) and self._is_going_on():
             self._found.setdefault(path, why)

@@ -22,7 +22,7 @@ from licet.core.policy.addresses import address_kind
 
 _AGENT = "hooks, servers and commands of an agent that you start elsewhere"
 _HOOKS_OF_AGENT = "hooks and settings of a coding agent, which can switch off those that govern it"
-_INSTRUCTIONS = "instructions that an agent follows elsewhere"
+INSTRUCTIONS = "instructions that an agent follows elsewhere"
 _EDITOR = "your editor starts what its settings name"
 _CI = "your CI runs it, often with secrets"
 _HOOKS = "it names programs that run at each commit"
@@ -92,7 +92,7 @@ TRUSTED = tuple(
         ),
         "servers and commands that your editor starts": (".cursor",),
         _HOOKS_OF_AGENT: (".github/copilot", ".github/hooks"),
-        _INSTRUCTIONS: (
+        INSTRUCTIONS: (
             *(
                 "AGENTS.md",
                 "CLAUDE.md",
