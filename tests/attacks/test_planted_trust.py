@@ -185,6 +185,21 @@ def test_work_in_a_repository_goes_on(tmp_path: Path) -> None:
     assert not [name for name in os.listdir(made.project) if name in ALWAYS]
 
 
+def test_a_worktree_commits_no_placeholders(tmp_path: Path) -> None:
+    """Nor does a directory of a repository that has no `.git` of its own."""
+    made = Desk(tmp_path.resolve())
+    made.types(f"mkdir sub && echo s > sub/s && git add sub && {ME} commit -qm Sub && git worktree add -q ../tree")
+    line = f"set -e; echo b > b; git add -A; {ME} commit -qm Inside; git status --short"
+    for place, read, git in (("../tree", "../project/.git", "../project/.git"), ("sub", "..", "../.git")):
+        folder = (made.project / place).resolve()
+        words = ["run", "--allow-read", ".", "--allow-read", read, "--allow-write", ".", "--allow-write", git]
+        ended = warm.run(warm.PROGRAM, [*words, "--", "sh", "-c", line], cwd=folder, env=made.environment)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout == ""
+        listed = made.types(f"git -C {folder} show --name-only --format=%s HEAD").split()
+        assert listed == ["Inside", "sub/b" if place == "sub" else "b"]
+
+
 def test_links_lead_to_nothing_open_and_hold_up_no_work(tmp_path: Path) -> None:
     made = Desk(tmp_path.resolve())
     made.types("echo rules > AGENTS.md; ln -s AGENTS.md CLAUDE.md; mkdir hidden; echo h > hidden/h; echo x > x")
@@ -251,8 +266,7 @@ def test_saved_flags_close_the_same(tmp_path: Path) -> None:
 
 def test_recommended_lists_are_the_one_list(tmp_path: Path) -> None:
     """The preset and the policy of hooks name all of it; the page names what leads git to programs."""
-    for tools in (None, {}):
-        text = coding_policy("agent", "manifest.schema.json", (), tmp_path, tools)
+    for text in (coding_policy("agent", "schema", (), tmp_path), coding_policy("agent", "schema", (), tmp_path, {})):
         for name in (".git", *ALWAYS):
             assert f'"fs:write:${{workdir}}/{name}"' in text
             assert f'"fs:delete:${{workdir}}/{name}"' in text

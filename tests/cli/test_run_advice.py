@@ -107,6 +107,8 @@ def test_who_tries_to_send_a_key_away_is_not_told_how_to_allow_it() -> None:
     for plain in (False, True):
         with pytest.raises(Refused) as refused:
             call.refuse_key("TOKEN", Use("network:https:post@evil.test:443"), plain=plain)
-        told = refused.value.explain() + refusal_line(call.events[-1], call.reach)
+        event = call.events[-1]
+        assert isinstance(event, CapabilityDenied)
+        told = refused.value.explain() + refusal_line(event, call.reach)
         assert "`hosts`" not in told
         assert "add `" not in told

@@ -111,8 +111,8 @@ class TrustedPaths:
     def _add(self, path: str, why: str) -> None:
         """Add a path that may be written, unless a flag has named it: itself, what it lies in, or something in it."""
         if why == INSTRUCTIONS and os.path.islink(path):
-            # Often `CLAUDE.md` leads to `AGENTS.md`. A link that is closed keeps every name beside it from being removed,
-            # and this one starts no program.
+            # Often `CLAUDE.md` leads to `AGENTS.md`. A link that is closed keeps every name beside it from being
+            # removed, and this one starts no program.
             path = os.path.realpath(path)
         is_named = inside(path, self._named) or any(inside(tree, (path,)) for tree in self._written)
         if not is_named and inside(path, self._written) and _can_be_named(path) and self._is_going_on():
