@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from typing import get_args
 
 import pytest
+from msgspec.structs import replace
 
 from guard.grants import grant
 from licet.assemble.program import Flags, made_manifest, manifest_text, understood
 from licet.assemble.review import Places
 from licet.cli.run_hints import refusal_line
 from licet.core.algebra.rules import Use
+from licet.core.decision.advice import use_lacking_rules
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Reason
@@ -112,3 +114,15 @@ def test_who_tries_to_send_a_key_away_is_not_told_how_to_allow_it() -> None:
         told = refused.value.explain() + refusal_line(event, call.reach)
         assert "`hosts`" not in told
         assert "add `" not in told
+
+
+@pytest.mark.parametrize("reason", get_args(Reason))
+def test_only_a_use_that_rules_would_allow_is_named_as_one_to_grant(reason: str) -> None:
+    """`licet lock` names what the walls of a server refused as something to add to its grants."""
+    reach = REACHES["a file"]
+    for use in USES:
+        tried = CapabilityDenied(use, "server x", reason, f"tried to send the key TOKEN to {use}")
+        assert use_lacking_rules(tried, reach) is None
+        lacking = replace(tried, rule="; ".join(map(str, reach.obstacles_of(Use(use)))))
+        assert use_lacking_rules(lacking, reach) == Use(use)
+    assert use_lacking_rules(CapabilityDenied("network:*:<malformed>", "server x", reason, "x"), reach) is None

@@ -5,7 +5,8 @@ rules: a malformed request, a key for another host, a limit, a name that does no
 a request would not allow the request, and would open something else.
 """
 
-from licet.core.algebra.rules import Use
+from licet.core.algebra.rules import InvalidUse, Use
+from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Ground
 
@@ -19,3 +20,12 @@ def lacking_rules(text: str, use: Use, reach: Reach) -> tuple[Ground, ...]:
     if text != "; ".join(map(str, grounds)) or not all(ground.fix for ground in grounds):
         return ()
     return () if any(layer.allowed.verdict(use) is False for layer in reach.layers) else grounds
+
+
+def use_lacking_rules(event: CapabilityDenied, reach: Reach) -> Use | None:
+    """The use that was refused, if rules that are missing are why; None if a rule would not allow what was tried."""
+    try:
+        use = Use(event.capability)
+    except InvalidUse:
+        return None
+    return use if lacking_rules(event.rule, use, reach) else None
