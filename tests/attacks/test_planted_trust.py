@@ -147,14 +147,16 @@ def test_flags_close_the_leads_of_every_repository_below(tmp_path: Path) -> None
         git init -q in/inner; git init -q --bare bare.git; {ME} worktree add -q tree
         git init -q ../lib && cd ../lib && echo x > x && git add x && {ME} commit -qm Lib && cd - > /dev/null
         git -c protocol.file.allow=always submodule --quiet add ../lib lib
-        git config core.hooksPath tools/hooks; mkdir -p tools/hooks in/.vscode
+        git config core.hooksPath tools/hooks; mkdir -p tools/hooks in/.vscode tools/more
+        git config include.path ../tools/shared.gitconfig
+        printf '[includeIf "gitdir:/"] path = "more/own"\n' > tools/shared.gitconfig
         """
     )
     targets = [
         *("in/inner/.git/config", "in/inner/.git/hooks/pre-commit", "in/inner/.git/commondir", "bare.git/config"),
         *("bare.git/hooks/post-receive", "tools/hooks/pre-commit", ".git/modules/lib/config", "lib/.git", "tree/.git"),
         *(".git/modules/lib/hooks/pre-commit", ".git/worktrees/tree/config.worktree", ".git/worktrees/tree/commondir"),
-        *(".git/config.worktree", "in/.vscode/tasks.json", ".gitmodules"),
+        *(".git/config.worktree", "in/.vscode/tasks.json", ".gitmodules", "tools/shared.gitconfig", "tools/more/own"),
     ]
     script = "".join(f"echo planted >> {path} || true\n" for path in targets)
     before = made.types("cat " + " ".join(targets), check=False)

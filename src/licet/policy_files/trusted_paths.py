@@ -14,13 +14,16 @@ from contextlib import suppress
 from licet.core.algebra.scope import Malformed, inside, path_key
 from licet.core.review.sensitive import GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
 from licet.own_files import read_regular
-from licet.policy_files.limits import MOST_BYTES, MOST_SEARCHED, MOST_TRUSTED_PATHS
+from licet.policy_files.limits import MOST_BYTES, MOST_INCLUDED, MOST_SEARCHED, MOST_TRUSTED_PATHS
 
 _GIT = ".git"
 _HOOKS_OF_GIT = "git runs the hooks in it, since the configuration of the repository names it"
 _OF_HOME = "your shell, git, ssh, agents or session run it or obey it"
 _NOT_SEARCHED = frozenset({_GIT, ".hg", ".jj", "node_modules", "site-packages", "__pycache__", "proc", "sys", "dev"})
-_HOOKS_PATH = re.compile(rb"^[ \t]*hookspath[ \t]*=[ \t]*\"?([^\"\r\n#;]+)", re.IGNORECASE | re.MULTILINE)
+_INCLUDED = "git reads it, since the configuration of the repository names it"
+_SECTION = re.compile(r"\s*\[\s*([\w.-]+)")
+_VALUE = re.compile(r"\s*(?:\[[^\]]*\]\s*)?(hookspath|path)\s*=\s*\"?([^\"#;]+)", re.IGNORECASE)
+_KEYS = {"core": "hookspath", "include": "path", "includeif": "path"}
 _ROWS = tuple((tuple(trusted.path.casefold().split("/")), trusted) for trusted in TRUSTED if trusted.path != _GIT)
 _BY_FIRST = {row[0]: [pair for pair in _ROWS if pair[0][0] == row[0]] for row, _ in _ROWS}
 
@@ -30,6 +33,7 @@ class TrustedPaths:
 
     def __init__(self, written: Sequence[str], workdir: str, home: str) -> None:
         self.all_searched = True
+        self._home = home
         self._found: dict[str, str] = {}
         self._written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
         self._named = tuple(tree for tree in self._written if _is_named(tree))
@@ -97,12 +101,18 @@ class TrustedPaths:
     def _add_repository(self, directory: str, tree: str) -> None:
         for name in GIT_LEADS:
             self._add(os.path.join(directory, name), GIT)
-        for name in ("config", "config.worktree"):
-            with suppress(OSError):  # there is none
-                for match in _HOOKS_PATH.finditer(read_regular(os.path.join(directory, name), MOST_BYTES)):
-                    hooks = os.path.normpath(os.path.join(tree, os.fsdecode(match[1].strip())))
-                    if hooks not in self._written:
-                        self._add(hooks, _HOOKS_OF_GIT)
+        configurations = deque(os.path.join(directory, name) for name in ("config", "config.worktree"))
+        seen = {*configurations}
+        while configurations and len(seen) <= MOST_INCLUDED:
+            file = configurations.popleft()
+            for section, value in _settings(file):
+                value = os.path.join(self._home, value[2:]) if value.startswith("~/") else value
+                if section == "core":
+                    self._add(os.path.normpath(os.path.join(tree, value)), _HOOKS_OF_GIT)
+                elif (included := os.path.normpath(os.path.join(os.path.dirname(file), value))) not in seen:
+                    self._add(included, _INCLUDED)
+                    seen.add(included)
+                    configurations.append(included)
 
     def _add_if_there(self, path: str, why: str) -> None:
         if os.path.lexists(path):
@@ -122,6 +132,18 @@ class TrustedPaths:
         if self._left <= 0 or len(self._found) >= MOST_TRUSTED_PATHS:
             self.all_searched = False
         return self.all_searched
+
+
+def _settings(file: str) -> Iterator[tuple[str, str]]:
+    """What a configuration of git names: hooks under `core`, and further files under `include` and `includeIf`."""
+    section, text = "", ""
+    with suppress(OSError):  # there is none
+        text = os.fsdecode(read_regular(file, MOST_BYTES))
+    for line in text.splitlines():
+        if header := _SECTION.match(line):
+            section = header[1].casefold()
+        if (setting := _VALUE.match(line)) and _KEYS.get(section) == setting[1].casefold():
+            yield section, setting[2].strip()
 
 
 def _is_project(tree: str, workdir: str) -> bool:
