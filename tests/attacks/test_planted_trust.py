@@ -272,5 +272,10 @@ def test_recommended_lists_are_the_one_list(tmp_path: Path) -> None:
         for name in (".git", *ALWAYS):
             assert f'"fs:write:${{workdir}}/{name}"' in text
             assert f'"fs:delete:${{workdir}}/{name}"' in text
+    made = Desk(tmp_path.resolve())
+    made.types("git config core.hooksPath tools/hooks; git config include.path ../own.config; mkdir -p tools/hooks")
+    text = coding_policy("agent", "schema", (), made.project)
+    assert '"fs:write:${workdir}/tools/hooks"' in text
+    assert '"fs:delete:${workdir}/own.config"' in text
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "coding-agent.md").read_text()
     assert re.findall(r'"fs:write:\$\{workdir\}/\.git/(\S+)"', page) == [*GIT_LEADS]

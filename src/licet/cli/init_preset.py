@@ -28,6 +28,7 @@ from licet.policy_files.draft import CodingNeeds, closable, coding_text
 from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.policy_files.trusted_paths import named_by_git
 
 
 def agent_name(folder: Path) -> str:
@@ -165,7 +166,7 @@ def coding_policy(
     With `tools` it is for hooks of agents, which reach their models without it: it names neither hosts nor keys of
     models, since every shell line would have them.
     """
-    found, hooks = list(agents), tools is not None
+    found, hooks, root = list(agents), tools is not None, os.path.realpath(project)
     needs = CodingNeeds(
         programs=(*(agent.program for agent in found), *_PROGRAMS),
         hosts=[] if hooks else sorted({host for agent in found for host in agent.hosts}),
@@ -174,6 +175,7 @@ def coding_policy(
         interpreters=list(_interpreters(project)),
         packages=list(_packages(found, project)),
         closed=[path for path in closable() if _is_closed(project, path)],
+        led={os.path.relpath(path, root): why for path, why in named_by_git(root, os.path.expanduser("~")).items()},
         tools=tools,
     )
     return coding_text(name, schema, needs)

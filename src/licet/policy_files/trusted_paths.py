@@ -134,6 +134,12 @@ class TrustedPaths:
         return self.all_searched
 
 
+def named_by_git(project: str, home: str) -> dict[str, str]:
+    """What the configuration of a project's repository names in the project: hooks, and further configuration."""
+    found = TrustedPaths([project], project, home).paths
+    return {path: why for path, why in found.items() if why in (_HOOKS_OF_GIT, _INCLUDED)}
+
+
 def _settings(file: str) -> Iterator[tuple[str, str]]:
     """What a configuration of git names: hooks under `core`, and further files under `include` and `includeIf`."""
     section, text = "", ""
