@@ -179,7 +179,7 @@ def test_the_saved_file_says_the_same_and_no_arguments(tmp_path: Path) -> None:
     typed = understood(flags, PLACES)
     text = manifest_text(typed, "curl", PLACES)
     file = tmp_path / "saved.yaml"
-    file.write_text(saved_text(text, typed, "curl"))
+    file.write_text(saved_text(text, typed, "curl", {}, PLACES))
     assert load_manifest(file).digest == made_manifest(text).digest
     first, *notes = file.read_text().splitlines()
     assert first == (

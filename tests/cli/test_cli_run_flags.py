@@ -224,7 +224,11 @@ def test_a_typed_address_is_reached_and_a_refusal_names_the_flag(desk: Path) -> 
 HINTS = {  # the flags, whether a policy is narrowed by them, a line that fails, and the flag in the hint
     "a directory to write": (["--allow-read", "."], "echo a > in/new", "no flag allows it; add `--allow-write in`"),
     "another directory": (["--allow-write", "out"], "touch 'my files/new'", "add `--allow-write 'my files'`"),
-    "a file that is there": (["--allow-read", "."], "echo a >> in/file", "no flag allows it; add `--allow-write in`"),
+    "a file that is there": (
+        ["--allow-read", "."],
+        "echo a >> in/file",
+        "no flag allows it; add `--allow-write in/file`",
+    ),
 }
 
 
@@ -263,9 +267,10 @@ def reach_of_flags(**flags: tuple[str, ...]) -> Reach:
 def test_a_file_that_is_hidden_is_told_from_one_that_is_not_there(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(desk)
     monkeypatch.setattr(run_hints, "_TEMPORARY", ())  # where tests work
+    (desk / "hidden").write_text("beside\n")
     said = "cat: {}: No such file or directory"
-    hint = f"`{desk}/secret` may not be read: no flag allows it; add `--allow-read secret`"
-    for name, expected in {"secret": [hint], "nothing": [], "in/nothing": [], "/usr/nothing": []}.items():
+    hint = f"`{desk}/hidden` may not be read: no flag allows it; add `--allow-read hidden`"
+    for name, expected in {"hidden": [hint], "nothing": [], "in/nothing": [], "/usr/nothing": []}.items():
         reach = reach_of_flags(read=("in",))
         assert run_hints.hints(said.format(name), reach, str(desk), (), degraded=False) == expected
 

@@ -4,11 +4,13 @@ Cases: `rows.yaml`. Each is run under the preset for coding agents, and under wh
 """
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from msgspec.structs import replace
 
 import warm
 from attacks.walled_programs import needs_namespaces
@@ -71,6 +73,32 @@ def test_a_program_under_the_preset(row: Row, folder: Path, servers: Servers) ->
     bare = place.run(["sh", "-c", place.line]) if row.bare else None
     place.restore()
     compare(row, walled(place, ["sh", "-c", place.line]), bare, row.preset)
+
+
+# Rows that need a policy of their own, or are about what a policy refuses, have no words in flags.
+WITH_FLAGS = [row for row in ROWS if row.preset == "works" and not row.policy and row.terminal is None and row.bare]
+
+
+@pytest.mark.who
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("row", WITH_FLAGS, ids=[row.name for row in WITH_FLAGS])
+def test_a_program_under_flags_alone(row: Row, folder: Path, servers: Servers) -> None:
+    """What others run or trust is closed, and ordinary work goes on."""
+    if why := missing(row):
+        pytest.skip(why)
+    place = Place(folder, row, servers)
+    bare = place.run(["sh", "-c", place.line])
+    place.restore()
+    read = [sys.base_prefix, *servers.files(place.line)]
+    flags = [
+        *(f"--allow-read={path}" for path in (".", *read)),
+        "--allow-write=.",
+        "--allow-env=LANG",
+        "--allow-env=TERM",
+    ]
+    found = place.run([*warm.licet(), "run", *flags, "--", "sh", "-c", place.line])
+    own = [line for line in found.err.splitlines(keepends=True) if not line.startswith("licet: not writable, since")]
+    compare(row, replace(found, err="".join(own)), bare, "works")
 
 
 LEARNED = [row for row in ROWS if row.learned != "skip"]

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -44,6 +44,9 @@ from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
+
+if TYPE_CHECKING:
+    from licet.policy_files.trusted_paths import TrustedPaths
 
 _SCHEMA = {
     "additionalProperties": False,
@@ -358,15 +361,42 @@ def manifest_text(typed: Typed, program: str, places: Places) -> str:
     return "\n".join((*lines, ""))
 
 
-def saved_text(text: str, typed: Typed, program: str) -> str:
-    """The same manifest as a file to keep. The arguments of the command are left out: they may be secret."""
+def closed_to(typed: Typed, places: Places) -> "TrustedPaths":
+    """What other programs run or trust below the paths to write: closed to a run with flags alone."""
+    from licet.policy_files.trusted_paths import TrustedPaths  # runs that write nothing do not need its long lists
+
+    return TrustedPaths(typed.write, places.workdir, places.home)
+
+
+def opened_by_flag(closed: dict[str, str]) -> dict[str, str]:
+    """The reasons as a person reads them in a hint: with the flag that opens the path."""
+    return {path: f"{why}; {flag_of_path('write', path)} opens it" for path, why in closed.items()}
+
+
+def flag_of_path(action: str, path: str) -> str:
+    """The flag that allows to read or write a path, as it is typed here."""
+    here = os.getcwd()
+    name = os.path.relpath(path, here) if inside(path, (here,)) else path
+    return f"`--allow-{action} {visible(shlex.quote(f'./{name}' if name[0] in '-~' else name))}`"
+
+
+def saved_text(text: str, typed: Typed, program: str, closed: Mapping[str, str], places: Places) -> str:
+    """The same manifest as a file to keep, with what the flags `closed`.
+
+    The arguments of the command are left out: they may be secret.
+    """
     notes = [f"# From: {visible(shlex.join(['licet', 'run', *typed.words, '--', program]))}"]
     if typed.write:
         notes += [
             "# Typing --allow-write approved renames and deletes for that run alone. A file approves none: agree to",
             "# them in `licet trust`, at a terminal; without that they ask once a session (`licet run --ask`).",
         ]
-    return "\n".join((*notes, text))
+    denies = [
+        f"    - {_quoted(f'fs:{action}:{_spelled(path, places)}')}" + f"  # {why}" * (action == "write")
+        for path, why in closed.items()
+        for action in ("write", "delete")
+    ]
+    return "\n".join((*notes, text + "".join(f"{line}\n" for line in ("  deny:", *denies) if denies)))
 
 
 def _program_path(program: str, places: Places) -> str:
@@ -390,9 +420,12 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def made_manifest(text: str, written: Sequence[str] = ()) -> Manifest:
-    """Load the manifest that flags are. Policy in the `written` paths is closed to it. Raises `BadFlag`."""
-    policy = read_made(text, COMMAND_LINE, os.getcwd(), written)
+def made_manifest(text: str, written: Sequence[str] = (), trusted: dict[str, str] | None = None) -> Manifest:
+    """Load the manifest that flags are. Policy in the `written` paths is closed to it, and so are the `trusted` ones.
+
+    Raises `BadFlag`.
+    """
+    policy = read_made(text, COMMAND_LINE, os.getcwd(), written, trusted)
     if policy.manifest is None:
         wrong = next(problem for problem in policy.problems if problem.severity == "error")
         raise BadFlag("flags", f"found {wrong.found}, expected {wrong.expected}" + f"; {wrong.hint}" * bool(wrong.hint))

@@ -20,7 +20,7 @@ from licet.cli.options import refuse
 from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
-from licet.core.review.sensitive import SWITCHES, Whereabouts
+from licet.core.review.sensitive import INSTRUCTIONS, SWITCHES, TRUSTED, Whereabouts
 from licet.core.values import Origin, Problem
 from licet.errors import LicetError
 from licet.own_files import is_there, make_way, read_regular
@@ -28,6 +28,7 @@ from licet.policy_files.draft import CodingNeeds, closable, coding_text
 from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.policy_files.trusted_paths import named_by_git
 
 
 def agent_name(folder: Path) -> str:
@@ -165,7 +166,7 @@ def coding_policy(
     With `tools` it is for hooks of agents, which reach their models without it: it names neither hosts nor keys of
     models, since every shell line would have them.
     """
-    found, hooks = list(agents), tools is not None
+    found, hooks, root = list(agents), tools is not None, os.path.realpath(project)
     needs = CodingNeeds(
         programs=(*(agent.program for agent in found), *_PROGRAMS),
         hosts=[] if hooks else sorted({host for agent in found for host in agent.hosts}),
@@ -173,14 +174,14 @@ def coding_policy(
         settings=[path for agent in found for path in agent.settings],
         interpreters=list(_interpreters(project)),
         packages=list(_packages(found, project)),
-        closed=[path for path in closable() if path in _CLOSED or os.path.lexists(project / path)],
+        closed=[path for path in closable() if _is_closed(project, path)],
+        led={os.path.relpath(path, root): why for path, why in named_by_git(root, os.path.expanduser("~")).items()},
         tools=tools,
     )
     return coding_text(name, schema, needs)
 
 
-# What programs of yours act on without a question, and what an agent has no need to make: closed, there or not. The
-# others are often made in the course of the work, such as `.venv` or the files of CI.
+# What is made, of the names that are closed there or not: what most projects have sooner or later.
 _MADE: dict[str, str | None] = {  # with the text of a file; None for a directory
     ".git": None,
     ".vscode": None,
@@ -188,7 +189,16 @@ _MADE: dict[str, str | None] = {  # with the text of a file; None for a director
     ".opencode/.gitignore": "node_modules\npackage.json\npackage-lock.json\nbun.lock\n.gitignore",  # or it cannot start
     ".mcp.json": '{"mcpServers": {}}\n',
 }
-_CLOSED = {*_MADE, *(one.path for one in SWITCHES)}
+# Closed, there or not. The others are made in the course of the work, such as `.venv`, and closed if they are there.
+_ALWAYS = {trusted.path for trusted in TRUSTED if trusted.closing == "always"}
+_INSTRUCTIONS = {trusted.path for trusted in TRUSTED if trusted.why == INSTRUCTIONS}
+
+
+def _is_closed(project: Path, name: str) -> bool:
+    """Whether the policy closes a name. A closed link would keep all beside it from being removed: not `CLAUDE.md`."""
+    if name in _INSTRUCTIONS and os.path.islink(project / name):
+        return False
+    return name in _ALWAYS or os.path.lexists(project / name)
 
 
 def make_closed(project: Path) -> list[str]:

@@ -30,6 +30,7 @@ GROWTH_LINES_SHOWN = 8  # lines; what else a change would allow, in `licet expla
 FAILURE_REASONS_SHOWN = 10  # reasons; why `--fail-on` ends a command with 1
 LEFT_OUT_PATHS_SHOWN = 5  # paths; files of a git revision that `licet diff` left out
 HINTS_SHOWN = 10  # lines; walls that a command met, and connections that were refused, in `licet run`
+CLOSED_SHOWN = 3  # names in the line about what flags leave closed
 NOTE_TARGETS_SHOWN = 5  # targets; what one note of `licet observe` names, also in JSON
 LEARNED_ITEMS_SHOWN = 10  # items; each list in the report of `licet learn`
 WASM_LINES_SHOWN = 40  # lines; each list of `licet wasm inspect`, since a module can have a million names

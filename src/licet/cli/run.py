@@ -20,9 +20,11 @@ from licet.assemble.program import (
     Typed,
     TypedApproval,
     UnknownTool,
+    closed_to,
     made_manifest,
     manifest_text,
     narrowed,
+    opened_by_flag,
     program_gate,
     saved_text,
     understood,
@@ -43,7 +45,7 @@ from licet.cli.options import (
     with_secrets,
 )
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
-from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_hints, show_warnings
+from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_closed, show_hints, show_warnings
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
@@ -97,7 +99,9 @@ def chosen_policy(
     _check_combination(ctx, manifest, flags, wanted.save)
     text = manifest_text(typed, program, places) if flags else ""
     found = manifest or find_policy()
-    made = made_manifest(text, typed.write if found is None else ()) if flags else None  # a policy closes its own
+    written = typed.write if found is None else ()  # a policy closes its own
+    closed = closed_to(typed, places) if written else None
+    made = made_manifest(text, written, opened_by_flag(closed.paths) if closed else None) if flags else None
     if found is not None:
         named = Named(found, by_hand=manifest is not None)
         if wanted.save is not None:
@@ -115,8 +119,11 @@ def chosen_policy(
     if name is not None or setting.workspace or setting.personality:
         raise click.UsageError("--tool, --workspace and --personality need a policy, and there is none here", ctx)
     if wanted.save is not None:
-        _save(wanted.save, saved_text(text, typed, program), writes=bool(typed.write))
+        saved = saved_text(text, typed, program, closed.paths if closed else {}, places)
+        _save(wanted.save, saved, writes=bool(typed.write))
     _make_missing(typed)
+    if not wants_json():
+        show_closed(closed)
     if setting.organisation is not None:
         made = under_organisation(made, setting.organisation)
     return ChosenPolicy(made, Path.cwd(), typed, TypedApproval(made))
@@ -233,8 +240,8 @@ def command(
       licet run --allow-net 127.0.0.1:8080 -- …     another port than 443, the default
       licet run --allow-read / --allow-net '*' -- … everything
 
-    Repeat a flag to allow more. Of the variables, only PATH is passed on by itself. Add --save to keep the flags as a
-    policy.
+    Repeat a flag to allow more. Of the variables, only PATH is passed on by itself. What other programs run or trust,
+    such as .git/hooks and .vscode, stays closed unless a flag names it. Add --save to keep the flags as a policy.
 
     With a policy the command gets what the policy allows, which must name its program under
     `process.allowed_binaries`; flags then only narrow it, and --tool narrows it to what one tool holds. MANIFEST is the

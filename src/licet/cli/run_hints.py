@@ -1,8 +1,9 @@
 """Names the walls that a failed command of `licet run` hit, from what the command said, and what would open them.
 
 Only the program learns that the kernel refused it something. So a wall is named only if the last output of the command
-names a path with an error that walls cause, and the policy closes that path. Output to a terminal is not seen. Refused
-connections are known from the proxy. What flags close is opened by a flag, what a policy closes by a line in its file.
+names a path with an error that walls cause, and this run does close that path. It is told as what the output says: a
+program may print what it never tried. Output to a terminal is not seen. Refused connections are known from the proxy.
+What flags close is opened by a flag, what a policy closes by a line in its file.
 
 Names the programs on PATH that a failed command of `licet run` looked for and could not see, and what shows them.
 
@@ -17,46 +18,46 @@ import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from licet.assemble.program import HTTPS, Typed
-from licet.cli.limits import HINTS_SHOWN, OUTPUT_LINE_CHARACTERS, OUTPUT_LINES_SEARCHED
+from licet.assemble.program import HTTPS, Typed, flag_of_path
+from licet.cli.limits import CLOSED_SHOWN, HINTS_SHOWN
 from licet.cli.output import show
+from licet.cli.refused_paths import last_lines, refused_paths
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import inside, is_address, visible
 from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.advice import lacking_rules
 from licet.core.decision.decision import CapabilityDenied, address_grounds
 from licet.core.decision.reach import Reach
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.addresses import address_kind
+from licet.core.policy.layer import POLICY
 from licet.core.policy.terms import private_lists
 from licet.core.values import COMMAND_LINE
 from licet.guard.held_paths import held_paths
-from licet.policy_files.policy_paths import shown_path
+from licet.policy_files.policy_paths import home_directory, names_of_policy, shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 
 _ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
 _READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
 _ABSENT = ("no such file", "enoent")  # with a private root, what may not be read is not there
-_REFUSED = late_pattern(
-    r"operation not permitted|permission denied|read-only file system|invalid cross-device link|device or resource busy"
-    r"|no such file or directory|directory nonexistent|\b(?:EPERM|EACCES|EROFS|EXDEV|EBUSY|ENOENT)\b",
-    re.IGNORECASE,
-)
-_QUOTED = late_pattern(r"""['"`‘“]([^'"`‘’“”]+)['"`’”]""")
-_BEFORE = late_pattern(r"(\S+?)['\")]*:\s*(?:\[Errno \d+\]\s*)?$")
+if TYPE_CHECKING:
+    from licet.policy_files.trusted_paths import TrustedPaths
+
 _TEMPORARY = ("/tmp", "/var/tmp", "/run/scratch", *NEVER)  # noqa: S108 - may be scratch, which is the program's own
 
 
 def hints(said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, degraded: bool) -> list[str]:
-    """The walls that the output of a command shows it hit, each with the rule that explains it."""
+    """The walls that a command says it hit and that are there, each with the rule that explains it."""
     if reach is None:
         return []
     found: dict[str, None] = {}
-    for path, error in _named(said):
-        why = _wall(reach, os.path.normpath(os.path.join(workdir, path)), error, tuple(held), degraded=degraded)
+    for path, error in refused_paths(said, workdir):
+        why = _wall(reach, path, error, tuple(held), workdir, degraded=degraded)
         if why:
             found[why] = None
     return list(found)[:HINTS_SHOWN]
@@ -66,7 +67,8 @@ def show_hints(lines: Iterable[str]) -> None:
     """Print the hints on stderr."""
     for number, line in enumerate(lines):
         if not number:
-            show("licet: the command met walls:", err=True)
+            text = "its output says that it was refused this, or did not find it, and the walls do close it:"
+            show(f"licet: {text}", err=True)
         show(f"  - {line}", err=True)
 
 
@@ -87,6 +89,18 @@ def show_warnings(typed: Typed, reach: Reach | None) -> None:
             show(f"licet: --allow-{action} {shown_path(Path(path))} {text}", err=True, colour="yellow")
 
 
+def show_closed(closed: "TrustedPaths | None") -> None:
+    """Say on stderr, in one line, that the flags leave closed what other programs run or trust, if they reach any."""
+    if closed is None or not closed.paths:
+        return
+    paths = sorted(closed.paths, key=lambda path: not os.path.lexists(path))  # what is there first
+    names = ", ".join(visible(shown_path(path)) for path in paths[:CLOSED_SHOWN])
+    more = f" and {len(paths) - CLOSED_SHOWN} more" if len(paths) > CLOSED_SHOWN else ""
+    text = f"not writable, since other programs run or trust it: {names}{more}; {flag_of_path('write', paths[0])}"
+    least = "" if closed.all_searched else "; there are too many files to look for all of them"
+    show(f"licet: {text} opens one{least}", err=True)
+
+
 def _nothing(reach: Reach, use: Use) -> str:
     """Why a flag about a path allows nothing; empty if it does."""
     if not os.path.lexists(use.target):
@@ -95,21 +109,7 @@ def _nothing(reach: Reach, use: Use) -> str:
     return next((rule.key for rule in rules if CapabilitySet([rule.capability]).has(use)), "")
 
 
-def last_lines(said: str) -> list[str]:
-    """The last lines of what a command said, none of them long."""
-    return [line[:OUTPUT_LINE_CHARACTERS] for line in said.splitlines()[-OUTPUT_LINES_SEARCHED:]]
-
-
-def _named(said: str) -> Iterator[tuple[str, str]]:
-    """The paths in the output of a program whose line also has an error that a wall causes, each with that error."""
-    for line in last_lines(said):
-        for error in _REFUSED.finditer(line):
-            before = _BEFORE.search(line[: error.start()])
-            words = [*_QUOTED.findall(line), *([before[1].lstrip("'\"`(")] if before else [])]
-            yield from ((word, error[0].lower()) for word in words if word and "\0" not in word)
-
-
-def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degraded: bool) -> str:
+def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: str, *, degraded: bool) -> str:
     """The wall at a path, or an empty text if the policy closes nothing there."""
     granted = held_paths(reach.grant)
     if inside(path, _TEMPORARY) and not granted.overlaps("read", path) and not granted.overlaps("write", path):
@@ -119,11 +119,14 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degrade
     except InvalidUse:
         return ""
     shown = f"`{visible(path)}`"
+    # A closed name that was missing is there only while the program runs.
+    if any(mark in error for mark in (*_ACROSS, *_READ_ONLY)) and (denied := _denied_because(reach, write)):
+        return f"{shown} may not be written: {denied}"
     if any(mark in error for mark in _ACROSS):
         kept = [place for place in held if inside(path, (place,))]
         return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
     if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES)):
-        return f"{shown} may not be read: {because(reach, read, 'fs_reach.read')}"
+        return f"{shown} may not be read: {_closed_because(reach, read, 'fs_reach.read', workdir)}"
     if any(mark in error for mark in _ABSENT):
         return ""
     # What may not be written is mounted read-only; without a private root, Landlock says that it is not permitted.
@@ -131,7 +134,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degrade
         if reach.effect in (None, "read_only") and not _flags_lack(reach, write):
             return f"{shown} may not be written: the class of the policy is read_only ({reach.class_origin})"
         if not reach.grant.has(write):
-            return f"{shown} may not be written: {because(reach, write, 'fs_reach.write')}"
+            return f"{shown} may not be written: {_closed_because(reach, write, 'fs_reach.write', workdir)}"
     if reach.effect in (None, "read_only") or not reach.grant.has(write):
         return ""
     if not os.path.lexists(path):
@@ -139,12 +142,38 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], *, degrade
     return _not_deleted(reach, path)
 
 
-def because(reach: Reach, use: Use, key: str) -> str:
-    """The rule that denies a use, or how to allow it."""
+def _closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
+    """The rule that denies a use that the output of a program names, or how to allow it, unless a person must decide.
+
+    The program may never have asked for it, and only wants it: so nothing is advised about keys, homes, and what other
+    programs run.
+    """
+    if denied := _denied_because(reach, use):
+        return denied
+    if use.action == "write" and names_of_policy(use.target, workdir):
+        return POLICY
+    from licet.core.review.sensitive import Whereabouts, why_sensitive  # only failed commands need its long lists
+
+    where = Whereabouts(workdir, home_directory())
+    opened = use_of_path(use.action, _written_at(use.target)) if use.action == "write" else use
+    why = why_sensitive(use, where) or why_sensitive(opened, where)
+    if why or visible(use.target) != use.target:
+        return why or "its name has characters that cannot be seen"
+    return because(reach, use, key)
+
+
+def _denied_because(reach: Reach, use: Use) -> str:
     for layer in reach.layers:
         for rule in layer.denies:
             if CapabilitySet([rule.capability]).has(use):
                 return rule.key if layer.kind == "protected paths" else f"`{rule.capability}` is denied ({rule.origin})"
+    return ""
+
+
+def because(reach: Reach, use: Use, key: str) -> str:
+    """The rule that denies a use, or how to allow it."""
+    if denied := _denied_because(reach, use):
+        return denied
     line = f"add the path under `{key}` ({reach.manifest.origin})"
     if not _flags_lack(reach, use):
         return f"no rule allows it; to allow it, {line}"
@@ -166,31 +195,30 @@ def _flag(use: Use) -> str:
     """The flag that allows a use."""
     if use.domain == "network":
         port = "" if use.port == HTTPS else f":{use.port}"
-        return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`"
-    if use.action == "read":
-        return f"`--allow-read {_typed(use.target)}`"
-    return f"`--allow-write {_typed(use.target if os.path.isdir(use.target) else os.path.dirname(use.target))}`"
+        wider = " (no flag says less than any connection to that port)" if use.method else ""
+        return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`{wider}"
+    return flag_of_path("read", use.target) if use.action == "read" else flag_of_path("write", _written_at(use.target))
 
 
-def _typed(path: str) -> str:
-    """A path as it is typed here."""
-    here = os.getcwd()
-    name = os.path.relpath(path, here) if inside(path, (here,)) else path
-    return visible(shlex.quote(f"./{name}" if name[0] in "-~" else name))
+def _written_at(path: str) -> str:
+    """What must be allowed before a path can be written: itself, or the directory that a new name is made in."""
+    return path if os.path.lexists(path) else os.path.dirname(path)
 
 
 def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
-    """A connection that the proxy refused, why, and the flag or the line that would allow it."""
+    """A connection that the proxy refused, why, and the flag or the line that would allow it, if rules would."""
+    about = f"licet: refused {event.capability}: "
     try:
         use = Use(event.capability)
-    except InvalidUse:
-        use = None
-    about = f"licet: refused {event.capability}: "
-    if use is None or reach is None or use.domain != "network" or event.reason == "SECRET_NOT_DECLARED":
-        return about + event.rule  # no grant of the host lets a key go there
+    except InvalidUse:  # nothing that a rule could allow
+        return about + event.rule
+    if reach is None or use.domain != "network":
+        return about + event.rule
     alone = reach.manifest.origin.file == COMMAND_LINE
     if event.reason == "ADDRESS_NOT_ALLOWED":
         return f"{about}{event.rule}{_open_address(use, reach, alone=alone)}"
+    if not lacking_rules(event.rule, use, reach):
+        return about + event.rule
     flag = f"add {_flag(use)}" if _flags_lack(reach, use) else ""
     if flag and alone:
         return f"{about}no flag allows it; {flag}"
@@ -288,7 +316,7 @@ def _walls(name: str, path: str, reach: Reach) -> Iterator[str]:
                 use = use_of_path("read", _installed_in(file))
                 if reach.grant.has(use):
                     use = use_of_path("read", file)
-                why = because(reach, use, "fs_reach.read")
+                why = _closed_because(reach, use, "fs_reach.read", os.getcwd())
                 told = f"`{visible(name)}` is `{visible(path)}` on your PATH"
                 yield f"{told}, and `{visible(use.target)}` may not be read: {why}"
 
@@ -309,6 +337,10 @@ def _needed(path: str) -> Iterator[str]:
 
 def _installed_in(file: str) -> str:
     """The directory that a program is installed in, such as a virtual environment; the file itself if that is wide."""
+    from licet.core.review.sensitive import Whereabouts
+
+    if toolchain := Whereabouts(os.getcwd(), home_directory()).toolchain(file):
+        return toolchain
     above, folder = os.path.split(os.path.dirname(file))
     is_wide = inside(os.path.expanduser("~"), (above,)) or inside(os.getcwd(), (above,))
     return above if folder == "bin" and above.count("/") >= 2 and not is_wide else file

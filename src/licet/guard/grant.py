@@ -400,8 +400,7 @@ class Grant:
 
         `plain`: it is for a host that may have the key, but without TLS.
         """
-        fix = f"if {use.target} may have the key, list it under `hosts` of its entry in `stand_ins`"
-        fix = "a key is placed over TLS alone: ask by https" if plain else fix
+        fix = "a key is placed over TLS alone: ask by https" if plain else ""  # who tries this chose the host
         how = " without TLS" if plain else ""
         self.refuse("SECRET_NOT_DECLARED", f"tried to send the key {key} to {use.target}{how}", use, fix)
 

@@ -39,6 +39,7 @@ from licet.assemble.server_process import (
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import Malformed, inside, visible
 from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.advice import use_lacking_rules
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.foreseen import process_reach
 from licet.core.decision.reach import Reach
@@ -329,7 +330,8 @@ async def _local(server: Server, reach: Reach, resolved: Resolved, setup: Setup)
     grant = server_grant(server, reach)  # of all its starts, so that what its walls refused is known
 
     def further(log: Sequence[str]) -> Iterator[str]:
-        denied = (event.capability for event in grant.events if isinstance(event, CapabilityDenied))
+        events = (event for event in grant.events if isinstance(event, CapabilityDenied))
+        denied = (str(use) for use in (use_lacking_rules(event, grant.reach) for event in events) if use is not None)
         yield from server_wrote(log)
         yield from missing_code(log, server, plan.command, setup.workdir)
         yield from likely_causes(server, reach.grant, plan.command[1:], denied, resolved)

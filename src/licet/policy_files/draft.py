@@ -466,6 +466,7 @@ class CodingNeeds(Struct, frozen=True):
     interpreters: Sequence[str]  # directories that nobody could read otherwise
     packages: Sequence[str]  # the same, of packages of these agents
     closed: Sequence[str]  # names in the project, of those that programs of the user trust
+    led: Mapping[str, str] = {}  # further names in the project, to which its git leads, each with the reason
     tools: Mapping[str, Mapping[str, Any]] | None = None  # of agents that ask licet through hooks; None without hooks
 
 
@@ -488,7 +489,7 @@ def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
         '      - "${workdir}"',
         *_settings(needs.settings),
         "",
-        *_denied(needs.closed),
+        *_denied(needs.closed, needs.led),
         "",
         "  process:",
         "    # Programs that you may start with `licet run`. What these start in turn is behind the same walls:",
@@ -556,16 +557,16 @@ def closable() -> tuple[str, ...]:
     return tuple(path for path, _, _ in _CLOSED)
 
 
-def _denied(closed: Iterable[str]) -> Iterator[str]:
+def _denied(closed: Iterable[str], led: Mapping[str, str]) -> Iterator[str]:
     """What the agent may not read, or not change."""
     yield "  # What the agent may not read, or not change. Add what is here and not for a model."
     left = [path for path in closable() if path not in closed]
-    text = f"Not here, and left open; to be denied once they are there and you rely on them: {_named(left)}."
+    text = f"Not here, or a link, and left open; to be denied once they are there and you rely on them: {_named(left)}."
     yield from textwrap.wrap(text, 116, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
     yield "  deny:"
-    for path, actions, why in _CLOSED:
-        if path in closed:
-            yield from (f'    - "fs:{action}:${{workdir}}/{path}"  # {why}' for action in actions)
+    denied = (*(row for row in _CLOSED if row[0] in closed), *((path, _CHANGES, why) for path, why in led.items()))
+    for path, actions, why in denied:
+        yield from (f"    - {double_quoted(f'fs:{action}:${{workdir}}/{path}')}  # {why}" for action in actions)
 
 
 def _settings(paths: Sequence[str]) -> Iterator[str]:

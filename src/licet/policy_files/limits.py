@@ -43,6 +43,8 @@ MOST_LOOKED_AT = 1_000  # candidates in one directory; if there are more, all of
 MOST_SEARCHED = 100_000  # names below directories that are searched for policy
 MOST_LISTED = 10_000  # files of a directory that are closed one by one; if there are more, the directory is closed
 MOST_FOUND = 1_000  # policies below the paths to write: each is closed to a program by several mounts
+MOST_TRUSTED_PATHS = 1_000  # paths below those to write that other programs run or trust, and that are closed
+MOST_INCLUDED = 100  # files that the configuration of one repository of git includes, and that are closed
 MOST_FOLLOWED = 100  # policies below the paths to write whose code is closed, too
 MOST_STEPS = 200  # directories and links on the way to the organisation file
 

@@ -163,11 +163,14 @@ def _organisation_alone(path: Path) -> PolicyDocument:
     return PolicyDocument("organisation", None, problems)
 
 
-def read_made(text: str, name: str, directory: str, written: Sequence[str] = ()) -> PolicyDocument:
+def read_made(
+    text: str, name: str, directory: str, written: Sequence[str] = (), trusted: dict[str, str] | None = None
+) -> PolicyDocument:
     """Read the text of a manifest that is in no file; messages call it `name`. Nothing pins it.
 
     There is no workspace and no lock next to it. No grant writes policy: what this user has accepted, what is or would
-    be found in `directory`, what is in and below the `written` paths, and the code of the tools that these name.
+    be found in `directory`, what is in and below the `written` paths, and the code of the tools that these name; nor
+    the `trusted` paths, each with the reason.
     """
     problems: list[Problem] = []
     node, wrong = read_nodes(text.encode("utf-8", "surrogatepass"), name)
@@ -179,7 +182,9 @@ def read_made(text: str, name: str, directory: str, written: Sequence[str] = ())
         if len(found) > MOST_FOUND:
             text = f"more than {MOST_FOUND} policies below the paths to write"
             problems.append(Problem(manifest.origin, text, "smaller directories"))
-        manifest = with_protected_paths(manifest, _closed_to_made(directory, written, found[:MOST_FOUND]))
+        manifest = with_protected_paths(
+            manifest, {**(trusted or {}), **_closed_to_made(directory, written, found[:MOST_FOUND])}
+        )
         problems += (*address_problems(manifest), *ceiling_problems(manifest))
     sound = all(problem.severity == "warning" for problem in problems)
     return PolicyDocument(file.kind, manifest if sound else None, tuple(problems), manifest)

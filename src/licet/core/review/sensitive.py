@@ -10,6 +10,7 @@ leaves such a write to a person, and `licet init --preset coding` denies it.
 
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from typing import Literal
 
 from msgspec import Struct
 
@@ -21,7 +22,7 @@ from licet.core.policy.addresses import address_kind
 
 _AGENT = "hooks, servers and commands of an agent that you start elsewhere"
 _HOOKS_OF_AGENT = "hooks and settings of a coding agent, which can switch off those that govern it"
-_INSTRUCTIONS = "instructions that an agent follows elsewhere"
+INSTRUCTIONS = "instructions that an agent follows elsewhere"
 _EDITOR = "your editor starts what its settings name"
 _CI = "your CI runs it, often with secrets"
 _HOOKS = "it names programs that run at each commit"
@@ -30,15 +31,29 @@ _RUN_FROM = "you run programs from there"
 _BUILD = "your build tool starts what it names"
 
 
+Closing = Literal["always", "if there", "never"]
+
+
 class Trusted(Struct, frozen=True):
-    """A name, or some names in a row such as `.github/workflows`, and who acts on it."""
+    """A name, or some names in a row such as `.github/workflows`, and who acts on it.
+
+    `closing` is what `licet run` with flags alone does about it below a written directory: it closes most, there or
+    not; an environment if it is there, since making one is ordinary work; and never what each install or build writes.
+    """
 
     path: str
     why: str
+    closing: Closing = "always"
+
+
+_MADE_BY_WORK: dict[str, Closing] = {
+    **dict.fromkeys((".venv", "venv", ".tox", ".nox"), "if there"),
+    **dict.fromkeys(("node_modules/.bin", ".gradle"), "never"),
+}
 
 
 TRUSTED = tuple(
-    Trusted(path, why)
+    Trusted(path, why, _MADE_BY_WORK.get(path, "always"))
     for why, paths in {
         "git starts programs that files here name; commit yourself, or see the how-to page": (".git",),
         "it names programs that your version control starts": (".hg", ".svn", ".bzr", ".jj", ".gitmodules"),
@@ -77,7 +92,7 @@ TRUSTED = tuple(
         ),
         "servers and commands that your editor starts": (".cursor",),
         _HOOKS_OF_AGENT: (".github/copilot", ".github/hooks"),
-        _INSTRUCTIONS: (
+        INSTRUCTIONS: (
             *(
                 "AGENTS.md",
                 "CLAUDE.md",
@@ -124,7 +139,18 @@ TRUSTED = tuple(
             *(".teamcity", "cloudbuild.yaml", "buildspec.yml"),
         ),
         _BUILD: (
-            *(".cargo", ".mvn", ".gradle", ".bazelrc", ".yarn", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".npmrc"),
+            *(
+                ".cargo",
+                ".mvn",
+                ".gradle",
+                ".bazelrc",
+                ".yarn/releases",
+                ".yarn/plugins",
+                ".yarnrc",
+                ".yarnrc.yml",
+                ".pnpmfile.cjs",
+                ".npmrc",
+            ),
             *(".bundle", ".pdbrc", ".gdbinit", ".lldbinit", ".pythonrc", ".inputrc", ".buckconfig"),
         ),
     }.items()
@@ -189,6 +215,11 @@ ELSEWHERE = (
     Elsewhere("XDG_CONFIG_HOME", ".config/opencode", "opencode"),
     Elsewhere("XDG_CONFIG_HOME", ".config/licet", "licet"),
 )
+# Below a home, besides what TRUSTED names anywhere: what shells, git, ssh and the session run or obey.
+HOME_TRUSTED = (
+    *(".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
+    *(".config/fish", ".gitconfig", ".config/git", ".ssh", ".config/autostart", ".config/systemd", ".local/bin", "bin"),
+)
 # Of the whole machine: what an administrator has written there holds.
 MACHINE_SWITCHES = (
     *("/etc/claude-code", "/etc/codex", "/etc/gemini-cli", "/etc/github-copilot", "/etc/opencode", "/etc/cursor"),
@@ -209,7 +240,7 @@ def is_switch(names: Sequence[str]) -> bool:
 # In `.git`: what names programs, and what leads git to another directory that does. Commits write none of it. Not
 # `rebase-merge` and `sequencer`, which name programs too: a closed name is there, though empty, and git then takes it
 # for a rebase that has not ended, or fails to write into it.
-GIT_LEADS = ("branches", "commondir", "config", "config.worktree", "hooks", "modules", "remotes", "worktrees")
+GIT_LEADS = ("config", "hooks", "config.worktree", "commondir", "modules", "worktrees", "branches", "remotes")
 _BY_LAST: dict[str, list[tuple[tuple[str, ...], str]]] = {}
 for _one in TRUSTED:
     _names = tuple(_one.path.lower().split("/"))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import h11
 from msgspec import Struct
 
-from licet.core.algebra.domains import METHODS
 from licet.core.algebra.rules import Destination, InvalidUse, Use, destination
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import RequestMade
@@ -170,9 +169,14 @@ class Inspected:
         return any(client.give_up() for client in tuple(self._idle))
 
     async def note_malformed(self, wrong: BadProxyRequest, place: Use | None = None) -> None:
-        """Record the refusal of what is no request, without what was in it; returns once that is on disk."""
+        """Record the refusal of what is no request, without what was in it; returns once that is on disk.
+
+        The place of the connection is named in words: as the use of the refusal, it would look like one that a rule
+        could allow.
+        """
+        where = f", in a connection to {place.scope}" if place is not None else ""
         with suppress(Refused):
-            self.grant.refuse("INPUT_INVALID", wrong.shown, place)
+            self.grant.refuse("INPUT_INVALID", wrong.shown + where)
         with suppress(Refused):  # that the ledger is full: the answer is a refusal already
             await self.grant.settle()
 
@@ -184,12 +188,9 @@ class Inspected:
         if self._tell is not None:
             self._tell(place, why)
             return
-        where = f"{place.target}:{place.port}"
-        requests = [Use(f"network:https:{method}@{where}") for method in METHODS]
-        held = next((use for use in requests if self.grant.capabilities.has(use)), requests[0])
-        fix = f"take `{where}` out of `inspect` and add `{place}` under `grants`, which makes it a tunnel"
-        text = f"a program does not let its connection to {where} be looked into: {why}; if that must be, {fix}"
-        self.grant.limited("CONNECT_FAILED", text, held, fix)
+        # With no edit: any program can break off a handshake, and what ends that is a tunnel, which sees no request.
+        text = f"a program does not let its connection to {place.target}:{place.port} be looked into: {why}"
+        self.grant.limited("CONNECT_FAILED", text, None, "")
         with suppress(Refused):
             await self.grant.settle()
 
@@ -228,19 +229,22 @@ class _Connection:
         return False
 
     def _destination(self, request: ProxyRequest) -> Destination:
-        """The request with its URL. It must name the place of the connection, wherever it names one."""
+        """The request with its URL. It must name the place of the connection, wherever it names one.
+
+        No rule lets it name another, so such a refusal has no use: advice about one would open something else.
+        """
         grant, place, target = self._grant, self._place, request.target
         hosts = request.values("host")
         if len(hosts) != 1 or not _is(place, hosts[0], with_port=True):
             shown = visible(", ".join(hosts)) or "no host"
-            grant.refuse("HOST_NOT_ALLOWED", f"a request to `{shown}` in a connection to {place.scope}", place)
+            grant.refuse("HOST_NOT_ALLOWED", f"a request to `{shown}` in a connection to {place.scope}")
         in_origin_form = target.startswith("/")
         try:
             there = destination(request.method, f"https://{place.scope}{target}" if in_origin_form else target)
         except InvalidUse as wrong:
             grant.invalid("HOST_NOT_ALLOWED", wrong)
         if there.origin != ("https", place.target, place.port):
-            grant.refuse("HOST_NOT_ALLOWED", f"a request to `{there.use}` in a connection to {place.scope}", there.use)
+            grant.refuse("HOST_NOT_ALLOWED", f"a request to `{there.use}` in a connection to {place.scope}")
         return there
 
     async def _forward(self, there: Destination, request: ProxyRequest) -> bool:

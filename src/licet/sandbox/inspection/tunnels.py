@@ -68,13 +68,13 @@ class Tunnels:
             await self._look_up(use.port or 0)
         if not is_address(use.target):
             return
-        fix = f"connect to the host by its name, or add `{use}`"
+        fix = "connect to the host by its name"  # a rule for the address would open a tunnel past `inspect`
         if self._is_found(use.target, use):
             text = f"{use.target} is an address of a host under `inspect`"
-            self._grant.refuse("HOST_NOT_ALLOWED", text, use, fix)
+            self._grant.refuse("HOST_NOT_ALLOWED", text, None, fix)
         if is_held and (place := self._unknown_at(use)):
             text = f"{use.target} may be an address of {place.target}, which is under `inspect` and cannot be looked up"
-            self._grant.refuse("RESOLVE_FAILED", text, use, f"try again, {fix}")
+            self._grant.refuse("RESOLVE_FAILED", text, None, f"try again, or {fix}")
 
     def _is_named(self, use: Use) -> bool:
         return is_written(use, self._grant.reach)
@@ -125,7 +125,7 @@ class Tunnels:
             text = f"a tunnel to {use.scope} asks for no host, {where}"
         else:
             return
-        self._grant.limited("HOST_NOT_ALLOWED", text, use, fix)
+        self._grant.limited("HOST_NOT_ALLOWED", text, None, fix)
         with suppress(Refused):  # that the ledger is full: the tunnel ends either way
             await self._grant.settle()
         raise ConnectionAbortedError

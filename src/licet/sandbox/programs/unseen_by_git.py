@@ -1,7 +1,7 @@
 """Keeps git, in a program, from adding the empty files that stand for closed names while the program runs.
 
 `git add -A` would commit them. So the program sees them listed in `.git/info/exclude` of the repository that they are
-in; that file of the host stays as it is. A repository without that file, or whose `.git` is no directory, is left out.
+in, which a worktree has elsewhere; that file of the host stays as it is. A repository without that file is left out.
 """
 
 import os
@@ -12,11 +12,11 @@ from contextlib import suppress
 from licet.core.algebra.scope import inside
 from licet.core.late_pattern import late_pattern
 from licet.guard.held_paths import HeldPaths
-from licet.own_files import read_most
+from licet.own_files import is_placeholder, read_most, read_regular
 from licet.sandbox.limits import MOST_UNSEEN
 from licet.sandbox.programs.program_files import Shown
 
-_LIST = ".git/info/exclude"
+_LIST = "info/exclude"
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _MARKS = late_pattern(r"([\\*?\[\] ])")
 
@@ -24,7 +24,7 @@ _MARKS = late_pattern(r"([\\*?\[\] ])")
 def with_unseen(shown: Shown, files: Iterable[str], held: HeldPaths) -> Shown:
     """What a program sees, with these files unseen by git. A list that it may not read stays as it is."""
     for root, names in _by_repository(files).items():
-        path = os.path.join(root, _LIST)
+        path = _list_of(root)
         if path in shown.paths or not inside(path, held.allowed("read")) or inside(path, held.denied("read")):
             continue
         with suppress(OSError):  # there is none
@@ -39,12 +39,33 @@ def _by_repository(files: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for path in files:
         root = os.path.dirname(path)
-        while root != "/" and not os.path.lexists(os.path.join(root, ".git")):
+        while root != "/" and not _is_repository(root):
             root = os.path.dirname(root)
         name = os.path.relpath(path, root)
         if name.split("/")[0] != ".git" and "\n" not in name:
             found.setdefault(root, []).append(name)
     return found
+
+
+def _is_repository(root: str) -> bool:
+    """Whether a directory has a `.git`, and not one that stands for a closed name itself."""
+    with suppress(OSError):
+        return not is_placeholder(os.lstat(os.path.join(root, ".git")))
+    return False
+
+
+def _list_of(root: str) -> str:
+    """Where a repository lists what it does not see. The `.git` of a worktree or submodule is a file that leads on."""
+    directory = os.path.join(root, ".git")
+    with suppress(OSError, ValueError):
+        led = _first_line(directory).removeprefix("gitdir: ")
+        directory = os.path.realpath(os.path.join(root, led))
+        directory = os.path.realpath(os.path.join(directory, _first_line(os.path.join(directory, "commondir"))))
+    return os.path.join(directory, _LIST)
+
+
+def _first_line(path: str) -> str:
+    return read_regular(path, MOST_UNSEEN, links=False).decode().partition("\n")[0]
 
 
 def _text(path: str) -> bytes | None:

@@ -1,0 +1,47 @@
+"""Reads from the output of a program which paths it says it was refused, as `cat`, git, Python, Node and others say it.
+
+What a program prints is its own word: it may name anything, and it may not even have tried. Whether the walls of the
+run do refuse a path is decided elsewhere, from the grant.
+"""
+
+import os
+import re
+from collections.abc import Iterator
+
+from licet.cli.limits import OUTPUT_LINE_CHARACTERS, OUTPUT_LINES_SEARCHED
+from licet.core.late_pattern import late_pattern
+
+_REFUSED = late_pattern(
+    r"operation not permitted|permission denied|read-only file system|invalid cross-device link|device or resource busy"
+    r"|no such file or directory|directory nonexistent|\b(?:EPERM|EACCES|EROFS|EXDEV|EBUSY|ENOENT)\b",
+    re.IGNORECASE,
+)
+# Not the apostrophe of a word such as `can't`: a quote that opens has no letter before it, one that closes none after.
+_QUOTED = late_pattern(r"""(?<!\w)['"`‘“](.+?)['"`’”](?!\w)""")
+# Languages name the error first and the path after it: `OSError: [Errno 30] …: 'x'`, `Error: EACCES: …, open 'x'`.
+_ERROR_FIRST = late_pattern(r"\[Errno -?\d+\]|(?:^|\s|\[)(?:\w+\.)*\w*(?:Error|Exception|Warning)\b|\bE[A-Z]{3,}:")
+
+
+def last_lines(said: str) -> list[str]:
+    """The last lines of what a command said, none of them long."""
+    return [line[:OUTPUT_LINE_CHARACTERS] for line in said.splitlines()[-OUTPUT_LINES_SEARCHED:]]
+
+
+def refused_paths(said: str, workdir: str) -> Iterator[tuple[str, str]]:
+    """The paths, made absolute, in lines that also have an error that a wall causes, each with that error."""
+    for line in last_lines(said):
+        for error in _REFUSED.finditer(line):
+            for name in _names(line, line[: error.start()], workdir):
+                if name and "\0" not in name:
+                    yield os.path.normpath(os.path.join(workdir, name)), error[0].lower()
+
+
+def _names(line: str, before: str, workdir: str) -> list[str]:
+    quoted = [match[1] for match in _QUOTED.finditer(line)]
+    if quoted or _ERROR_FIRST.search(line):
+        return [name for name in quoted if not _REFUSED.search(name)]  # Node also quotes the error: `code: 'EROFS'`
+    # `cat: x: Permission denied`, `error: could not lock config file x: Read-only file system`, `open x: …`
+    words = before.rstrip().removesuffix(":").rpartition(": ")[2].split()
+    ends = (" ".join(words[start:]) for start in range(len(words)))
+    there = (name for name in ends if os.path.lexists(os.path.join(workdir, name)))
+    return [next(there, words[-1])] if words else []

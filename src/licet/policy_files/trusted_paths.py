@@ -1,0 +1,169 @@
+"""Finds what other programs run or trust below directories that may be written, and who does: hooks, settings, tasks.
+
+The names are those of `core/review/sensitive.py`. Of a repository of git these are the files that name programs, so
+that commits work all the same. At the top of a project a name counts whether it is there or not; below it, and in a
+directory for output, only if it is there: commands empty such directories, and a name that stays would be in the way.
+"""
+
+import os
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+
+from licet.core.algebra.scope import Malformed, inside, path_key
+from licet.core.review.sensitive import GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
+from licet.own_files import read_regular
+from licet.policy_files.limits import MOST_BYTES, MOST_INCLUDED, MOST_SEARCHED, MOST_TRUSTED_PATHS
+
+_GIT = ".git"
+_HOOKS_OF_GIT = "git runs the hooks in it, since the configuration of the repository names it"
+_OF_HOME = "your shell, git, ssh, agents or session run it or obey it"
+_NOT_SEARCHED = frozenset({_GIT, ".hg", ".jj", "node_modules", "site-packages", "__pycache__", "proc", "sys", "dev"})
+_INCLUDED = "git reads it, since the configuration of the repository names it"
+_SECTION = re.compile(r"\s*\[\s*([\w.-]+)")
+_VALUE = re.compile(r"\s*(?:\[[^\]]*\]\s*)?(hookspath|path)\s*=\s*\"?([^\"#;]+)", re.IGNORECASE)
+_KEYS = {"core": "hookspath", "include": "path", "includeif": "path"}
+_ROWS = tuple((tuple(trusted.path.casefold().split("/")), trusted) for trusted in TRUSTED if trusted.path != _GIT)
+_BY_FIRST = {row[0]: [pair for pair in _ROWS if pair[0][0] == row[0]] for row, _ in _ROWS}
+
+
+class TrustedPaths:
+    """The paths below some directories that other programs run or trust, each with who does; `all_searched` or not."""
+
+    def __init__(self, written: Sequence[str], workdir: str, home: str) -> None:
+        self.all_searched = True
+        self._home = home
+        self._found: dict[str, str] = {}
+        self._written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
+        self._named = tuple(tree for tree in self._written if _is_named(tree))
+        self._left = MOST_SEARCHED
+        for tree in self._written:
+            if os.path.isdir(tree) and tree not in self._named:
+                self._search(tree, workdir)
+        for place in dict.fromkeys((home, os.path.realpath(home))) if home else ():
+            if inside(place, self._written):
+                for name in (*HOME_TRUSTED, *(name for names in HOME_SWITCHES.values() for name in names)):
+                    self._add(os.path.join(place, name), _OF_HOME)
+
+    @property
+    def paths(self) -> dict[str, str]:
+        """The paths, each with who acts on it."""
+        return self._found
+
+    def _search(self, tree: str, workdir: str) -> None:
+        tops = {tree} if _is_project(tree, workdir) else set()
+        tops |= {place for place in (workdir, os.path.realpath(workdir)) if inside(place, (tree,))}
+        for top in sorted(tops):
+            for trusted in TRUSTED:
+                is_repository = trusted.path == _GIT and os.path.lexists(os.path.join(top, _GIT))
+                if trusted.closing == "always" and not is_repository:
+                    self._add(os.path.join(top, trusted.path), trusted.why)
+        for number in range(1, 3):  # a tree that is called `.github` has what is in `.github/workflows`
+            tail = tuple(tree.casefold().split("/")[-number:])
+            for names, trusted in _ROWS:
+                if names[:number] == tail and len(names) > number and trusted.closing != "never":
+                    self._add_if_there(os.path.join(tree, *trusted.path.split("/")[number:]), trusted.why)
+        folders = deque([tree])
+        while folders and self._is_going_on():
+            folder = folders.popleft()
+            with suppress(OSError), os.scandir(folder) as entries:  # not readable
+                folders.extend(self._look_at(folder, list(entries)))
+        if folders:
+            self.all_searched = False
+
+    def _look_at(self, folder: str, entries: list[os.DirEntry[str]]) -> Iterator[str]:
+        """Add what a directory holds of these names; the directories that are to be searched."""
+        self._left -= len(entries)
+        names = {entry.name for entry in entries}
+        if {"HEAD", "objects", "refs"} <= names:  # a repository without files of its own
+            self._add_repository(folder, os.path.dirname(folder))
+            return
+        for entry in entries:
+            for _, trusted in _BY_FIRST.get(entry.name.casefold(), ()):
+                if trusted.closing != "never":
+                    self._add_if_there(os.path.join(entry.path, *trusted.path.split("/")[1:]), trusted.why)
+            if entry.name == _GIT:
+                self._add_git(entry)
+            if entry.name not in _NOT_SEARCHED and entry.path not in self._found:
+                with suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        yield entry.path
+
+    def _add_git(self, entry: os.DirEntry[str]) -> None:
+        """A repository: what leads git to programs. A file or link, as of a worktree, leads git elsewhere itself."""
+        if not entry.is_dir(follow_symlinks=False):
+            self._add(entry.path, GIT)
+        real = os.path.realpath(entry.path)
+        if os.path.isdir(real) and inside(real, self._written):
+            self._add_repository(real, os.path.dirname(entry.path))
+
+    def _add_repository(self, directory: str, tree: str) -> None:
+        for name in GIT_LEADS:
+            self._add(os.path.join(directory, name), GIT)
+        configurations = deque(os.path.join(directory, name) for name in ("config", "config.worktree"))
+        seen = {*configurations}
+        while configurations and len(seen) <= MOST_INCLUDED:
+            file = configurations.popleft()
+            for section, value in _settings(file):
+                value = os.path.join(self._home, value[2:]) if value.startswith("~/") else value
+                if section == "core":
+                    self._add(os.path.normpath(os.path.join(tree, value)), _HOOKS_OF_GIT)
+                elif (included := os.path.normpath(os.path.join(os.path.dirname(file), value))) not in seen:
+                    self._add(included, _INCLUDED)
+                    seen.add(included)
+                    configurations.append(included)
+
+    def _add_if_there(self, path: str, why: str) -> None:
+        if os.path.lexists(path):
+            self._add(path, why)
+
+    def _add(self, path: str, why: str) -> None:
+        """Add a path that may be written, unless a flag has named it: itself, what it lies in, or something in it."""
+        if why == INSTRUCTIONS and os.path.islink(path):
+            # Often `CLAUDE.md` leads to `AGENTS.md`. A link that is closed keeps every name beside it from being
+            # removed, and this one starts no program.
+            path = os.path.realpath(path)
+        is_named = inside(path, self._named) or any(inside(tree, (path,)) for tree in self._written)
+        if not is_named and inside(path, self._written) and _can_be_named(path) and self._is_going_on():
+            self._found.setdefault(path, why)
+
+    def _is_going_on(self) -> bool:
+        if self._left <= 0 or len(self._found) >= MOST_TRUSTED_PATHS:
+            self.all_searched = False
+        return self.all_searched
+
+
+def named_by_git(project: str, home: str) -> dict[str, str]:
+    """What the configuration of a project's repository names in the project: hooks, and further configuration."""
+    found = TrustedPaths([project], project, home).paths
+    return {path: why for path, why in found.items() if why in (_HOOKS_OF_GIT, _INCLUDED)}
+
+
+def _settings(file: str) -> Iterator[tuple[str, str]]:
+    """What a configuration of git names: hooks under `core`, and further files under `include` and `includeIf`."""
+    section, text = "", ""
+    with suppress(OSError):  # there is none
+        text = os.fsdecode(read_regular(file, MOST_BYTES))
+    for line in text.splitlines():
+        if header := _SECTION.match(line):
+            section = header[1].casefold()
+        if (setting := _VALUE.match(line)) and _KEYS.get(section) == setting[1].casefold():
+            yield section, setting[2].strip()
+
+
+def _is_project(tree: str, workdir: str) -> bool:
+    return tree in (workdir, os.path.realpath(workdir)) or os.path.lexists(os.path.join(tree, _GIT))
+
+
+def _is_named(tree: str) -> bool:
+    """Whether the last names of a path are such a name themselves: who types it means it."""
+    names = tuple(tree.casefold().split("/"))
+    return any(names[-len(row) :] == row for row in ((_GIT,), *(row for row, _ in _ROWS)))
+
+
+def _can_be_named(path: str) -> bool:
+    try:
+        return path_key(path) == path
+    except Malformed:
+        return False

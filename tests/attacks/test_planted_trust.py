@@ -1,0 +1,281 @@
+"""Attack: a program in a project plants what the person's own programs run later, under every recommended list.
+
+Git hooks and configuration, tasks of editors, what shells and agents read: after the run the person types `git status`
+and `git commit`, and opens the project. Each list is also tried open, so that the attack is seen to work.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import warm
+from attacks.walled_programs import needs_namespaces
+from licet.cli.init_preset import coding_policy
+from licet.core.review.sensitive import GIT_LEADS, TRUSTED
+
+pytestmark = needs_namespaces
+
+ALWAYS = [trusted.path for trusted in TRUSTED if trusted.closing == "always" and trusted.path != ".git"]
+ME = "git -c user.name=a -c user.email=a@b"
+# Plants one name as a file, or as a directory with a file in it, whichever is possible.
+PLANT = 'mkdir -p "$(dirname {0})"; echo planted > {0} || {{ mkdir -p {0}; echo planted > {0}/planted; }}\n'
+GIT_PLANTS = """
+printf '#!/bin/sh\\ntouch {ran}\\n' > .git/planted; chmod +x .git/planted
+cp .git/planted .git/hooks/pre-commit; mkdir -p .git/hooks; cp .git/planted .git/hooks/pre-commit
+git config core.fsmonitor "$PWD/.git/planted"
+git config core.hooksPath "$PWD/.git"
+git config alias.s "!touch {ran}"
+printf '[core]\\n\\tfsmonitor = %s\\n' "$PWD/.git/planted" >> .git/config
+printf '[core]\\n\\tfsmonitor = %s\\n' "$PWD/.git/planted" > .git/new; mv -f .git/new .git/config
+printf '[core]\\n\\tfsmonitor = %s\\n' "$PWD/.git/planted" > .git/config.worktree
+rm -rf .git/hooks; mv .git/hooks .git/old; ln -s "$PWD/.git" .git/hooks
+mkdir evil; printf '[core]\\n\\tfsmonitor = %s\\n' "$PWD/.git/planted" > evil/config; echo "$PWD/evil" > .git/commondir
+mv .git .gone && git init -q . && cp .gone/planted .git/hooks/pre-commit
+"""
+
+
+class Desk:
+    """A project of git, in a home of its own."""
+
+    def __init__(self, place: Path) -> None:
+        self.project, self.ran = place / "project", place / "ran"
+        (place / "home").mkdir()
+        self.project.mkdir()
+        state = str(place / "state")
+        self.environment = {"PATH": "/usr/bin:/bin", "HOME": str(place / "home"), "XDG_STATE_HOME": state}
+        self.types(f"git init -q -b main . && echo a > a && git add a && {ME} commit -qm First && mkdir -p .git/hooks")
+
+    def types(self, line: str, *, check: bool = True) -> str:
+        """What the person types outside of the walls."""
+        given = {"cwd": self.project, "env": self.environment, "capture_output": True, "text": True, "check": check}
+        return str(subprocess.run(["sh", "-c", line], **given).stdout)  # type: ignore[call-overload]
+
+    def licet(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return warm.run(warm.PROGRAM, list(words), cwd=self.project, env=self.environment)
+
+    def names(self) -> set[str]:
+        """Every name in the project that one of the list begins."""
+        found = set[str]()
+        for path in self.project.rglob("*"):
+            name = path.relative_to(self.project).as_posix()
+            if any(name == one or name.startswith(f"{one}/") for one in ALWAYS) and not path.is_dir():
+                found.add(f"{name} {path.read_text()}")
+        return found
+
+    def person_works(self) -> None:
+        """Git, as the person uses it: whatever it starts leaves a file."""
+        for line in ("git status", f"echo b > b && git add b && {ME} commit -qm Second", "git s"):
+            self.types(line, check=False)
+
+
+LISTS = {
+    "flags": ["run", "--allow-read", ".", "--allow-write", "."],
+    "preset": ["run"],
+    "hooks": ["run"],
+}
+
+
+@pytest.fixture(params=LISTS)
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Desk, list[str]]:
+    made = Desk(tmp_path.resolve())
+    kind = request.param
+    if kind != "flags":
+        if kind == "preset":
+            assert made.licet("init", "--preset", "coding").returncode == 0
+        else:
+            text = hooks_policy(made.project)
+            (made.project / ".licet").mkdir()
+            (made.project / ".licet" / "licet.yaml").write_text(text)
+        policy = made.project / ".licet" / "licet.yaml"
+        policy.write_text(policy.read_text().replace("delete: manifest", "delete: session"))
+        assert made.licet("trust", "--yes").returncode == 0
+    return made, LISTS[kind]
+
+
+def hooks_policy(project: Path) -> str:
+    return coding_policy("agent", "manifest.schema.json", (), project, tools={})
+
+
+def behind_walls(made: Desk, words: list[str], script: str) -> str:
+    """Run a script as the program; a policy asks a person once, who agrees."""
+    (made.project / "work.sh").write_text(script)
+    ended = made.licet(*words, "--", "sh", "work.sh")
+    if "to settle it" in ended.stderr:
+        (request,) = [word for word in ended.stderr.replace("`", " ").split() if word.startswith("a-")][:1]
+        assert made.licet("approvals", "approve", request, "--yes").returncode == 0
+        ended = made.licet(*words, "--", "sh", "work.sh")
+    (made.project / "work.sh").unlink(missing_ok=True)
+    assert ended.returncode != 125, ended.stderr
+    return ended.stdout + ended.stderr
+
+
+@pytest.mark.who
+def test_none_of_the_list_can_be_planted(desk: tuple[Desk, list[str]]) -> None:
+    made, words = desk
+    before = made.names()
+    script = "".join(PLANT.format(shlex.quote(path)) for path in ALWAYS)
+    said = behind_walls(made, words, f"{script}echo done > done\n")
+    assert (made.project / "done").read_text() == "done\n", said
+    assert made.names() == before
+    made.types(script)  # without walls
+    assert len(made.names() - before) == len(ALWAYS)
+
+
+@pytest.mark.who
+def test_git_of_the_person_runs_nothing_of_the_program(desk: tuple[Desk, list[str]]) -> None:
+    made, words = desk
+    script = GIT_PLANTS.format(ran=made.ran)
+    behind_walls(made, words, f"{script}true\n")
+    made.person_works()
+    assert not made.ran.exists()
+    made.types(script, check=False)  # without walls
+    made.person_works()
+    assert made.ran.exists()
+
+
+@pytest.mark.who
+def test_flags_close_the_leads_of_every_repository_below(tmp_path: Path) -> None:
+    """One inside another, a bare one, a worktree, a submodule, and hooks where the configuration says."""
+    made = Desk(tmp_path.resolve())
+    made.types(
+        f"""
+        git init -q in/inner; git init -q --bare bare.git; {ME} worktree add -q tree
+        git init -q ../lib && cd ../lib && echo x > x && git add x && {ME} commit -qm Lib && cd - > /dev/null
+        git -c protocol.file.allow=always submodule --quiet add ../lib lib
+        git config core.hooksPath tools/hooks; mkdir -p tools/hooks in/.vscode tools/more
+        git config include.path ../tools/shared.gitconfig
+        printf '[includeIf "gitdir:/"] path = "more/own"\n' > tools/shared.gitconfig
+        """
+    )
+    targets = [
+        *("in/inner/.git/config", "in/inner/.git/hooks/pre-commit", "in/inner/.git/commondir", "bare.git/config"),
+        *("bare.git/hooks/post-receive", "tools/hooks/pre-commit", ".git/modules/lib/config", "lib/.git", "tree/.git"),
+        *(".git/modules/lib/hooks/pre-commit", ".git/worktrees/tree/config.worktree", ".git/worktrees/tree/commondir"),
+        *(".git/config.worktree", "in/.vscode/tasks.json", ".gitmodules", "tools/shared.gitconfig", "tools/more/own"),
+    ]
+    script = "".join(f"echo planted >> {path} || true\n" for path in targets)
+    before = made.types("cat " + " ".join(targets), check=False)
+    behind_walls(made, LISTS["flags"], script)
+    assert made.types("cat " + " ".join(targets), check=False) == before
+    made.types(script)
+    assert made.types("cat " + " ".join(targets), check=False).count("planted") == len(targets)
+
+
+@pytest.mark.who
+def test_work_in_a_repository_goes_on(tmp_path: Path) -> None:
+    """Flags close nothing that a commit, a branch, a build or a test writes, and leave nothing behind."""
+    made = Desk(tmp_path.resolve())
+    (made.project / "Makefile").write_text("all:\n\techo built > built\n")
+    (made.project / "test_a.py").write_text("def test_a():\n    assert open('a').read()\n")
+    made.types(f"git add . && {ME} commit -qm Files")
+    script = f"""
+    set -e
+    git status --short; echo b > b; git add -A; {ME} commit -qm Second
+    git checkout -q -b other; git checkout -q main; {ME} merge -q other; git stash list; git gc -q
+    make -s; git log --format=%s; rm -f work.sh
+    """
+    said = behind_walls(made, LISTS["flags"], script)
+    assert "Second\nFiles\nFirst\n" in said
+    assert "its output says" not in said
+    assert made.types("git status --short") == " D work.sh\n?? built\n"
+    assert made.types("git ls-files").split() == ["Makefile", "a", "b", "test_a.py", "work.sh"]
+    assert not [name for name in os.listdir(made.project) if name in ALWAYS]
+
+
+def test_a_worktree_commits_no_placeholders(tmp_path: Path) -> None:
+    """Nor does a directory of a repository that has no `.git` of its own."""
+    made = Desk(tmp_path.resolve())
+    made.types(f"mkdir sub && echo s > sub/s && git add sub && {ME} commit -qm Sub && git worktree add -q ../tree")
+    line = f"set -e; echo b > b; git add -A; {ME} commit -qm Inside; git status --short"
+    for place, read, git in (("../tree", "../project/.git", "../project/.git"), ("sub", "..", "../.git")):
+        folder = (made.project / place).resolve()
+        words = ["run", "--allow-read", ".", "--allow-read", read, "--allow-write", ".", "--allow-write", git]
+        ended = warm.run(warm.PROGRAM, [*words, "--", "sh", "-c", line], cwd=folder, env=made.environment)
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stdout == ""
+        listed = made.types(f"git -C {folder} show --name-only --format=%s HEAD").split()
+        assert listed == ["Inside", "sub/b" if place == "sub" else "b"]
+
+
+def test_links_lead_to_nothing_open_and_hold_up_no_work(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    made.types("echo rules > AGENTS.md; ln -s AGENTS.md CLAUDE.md; mkdir hidden; echo h > hidden/h; echo x > x")
+    said = behind_walls(made, LISTS["flags"], "set -e; rm x; echo y > y; mv y z; ! echo e > CLAUDE.md\n")
+    assert (made.project / "z").exists(), said
+    assert (made.project / "AGENTS.md").read_text() == "rules\n"
+    made.types("ln -s hidden .vscode")
+    behind_walls(made, LISTS["flags"], "echo e > hidden/tasks.json; rm .vscode; mkdir .vscode; true\n")
+    assert made.types("ls .vscode/; readlink .vscode") == "h\nhidden\n"
+
+
+HINTED = {
+    "git config alias.x y": "--allow-write .git/config",
+    "git remote add other /nowhere": "--allow-write .git/config",
+    "echo x > .git/hooks/pre-commit": "--allow-write .git/hooks",
+    "mkdir .vscode/x": "--allow-write .vscode",
+    "echo x > .envrc": "--allow-write .envrc",
+    "echo x > .github/workflows/a.yml": "--allow-write .github/workflows",
+    "echo x > CLAUDE.md": "--allow-write CLAUDE.md",
+}
+
+
+@pytest.mark.parametrize("line", HINTED)
+def test_the_hint_names_the_flag_that_opens_a_name(line: str, tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    (made.project / ".github" / "workflows").mkdir(parents=True)
+    ended = made.licet(*LISTS["flags"], "--", "sh", "-c", line)
+    assert ended.returncode != 0
+    assert f"`{HINTED[line]}` opens it" in ended.stderr, ended.stderr
+    flag = HINTED[line].split()
+    missing = not os.path.lexists(made.project / flag[1])
+    if missing and "." in flag[1][1:]:
+        (made.project / flag[1]).touch()  # a flag makes a directory of what is missing
+    elif missing and flag[1] == ".envrc":
+        (made.project / flag[1]).touch()
+    opened = made.licet(*LISTS["flags"], *flag, "--", "sh", "-c", line)
+    assert opened.returncode == 0, opened.stderr
+
+
+@pytest.mark.who
+def test_one_line_says_what_is_closed_and_only_where_something_is(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    (made.project / "out").mkdir()
+    closed = "not writable, since other programs run or trust it: "
+    lines = made.licet(*LISTS["flags"], "--", "true").stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"licet: {closed}.git/config, .git/hooks, .git/")
+    assert closed not in made.licet("run", "--allow-read", ".", "--allow-write", "out", "--", "true").stderr
+    assert closed not in made.licet("run", "--allow-read", ".", "--", "true").stderr
+    (made.project / "out" / ".vscode").mkdir()
+    said = made.licet("run", "--allow-read", ".", "--allow-write", "out", "--", "true").stderr
+    assert said == f"licet: {closed}out/.vscode; `--allow-write out/.vscode` opens one\n"
+
+
+def test_saved_flags_close_the_same(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    assert made.licet(*LISTS["flags"], "--save", "saved.yaml", "--", "true").returncode == 0
+    text = (made.project / "saved.yaml").read_text()
+    for name in (*(f".git/{lead}" for lead in GIT_LEADS), *ALWAYS):
+        assert json.dumps(f"fs:write:${{workdir}}/{name}") in text
+        assert json.dumps(f"fs:delete:${{workdir}}/{name}") in text
+    assert made.licet("check", "saved.yaml").returncode == 0
+
+
+def test_recommended_lists_are_the_one_list(tmp_path: Path) -> None:
+    """The preset and the policy of hooks name all of it; the page names what leads git to programs."""
+    for text in (coding_policy("agent", "schema", (), tmp_path), coding_policy("agent", "schema", (), tmp_path, {})):
+        for name in (".git", *ALWAYS):
+            assert f'"fs:write:${{workdir}}/{name}"' in text
+            assert f'"fs:delete:${{workdir}}/{name}"' in text
+    made = Desk(tmp_path.resolve())
+    made.types("git config core.hooksPath tools/hooks; git config include.path ../own.config; mkdir -p tools/hooks")
+    text = coding_policy("agent", "schema", (), made.project)
+    assert '"fs:write:${workdir}/tools/hooks"' in text
+    assert '"fs:delete:${workdir}/own.config"' in text
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "coding-agent.md").read_text()
+    assert re.findall(r'"fs:write:\$\{workdir\}/\.git/(\S+)"', page) == [*GIT_LEADS]
