@@ -83,6 +83,7 @@ REASONS = {
     "LIMIT_PATHS": "The call would write more different paths through its handles than `written_paths`.",
     "LIMIT_FUEL": "A WASM tool used up its `fuel`; the same call ends at the same point each time.",
     "LIMIT_STACK": "A WASM tool recursed too deeply.",
+    "CLOSED_FILE_REPLACED": "A closed file was replaced outside while a program ran, and the program reached it.",
     "TOOL_FAILED": "The tool raised an exception, or returned something that is no plain data.",
     "TOOL_CRASHED": "The process of the tool ended without an answer.",
     "FROZEN": "An operator stopped all calls with `gate.freeze()`.",

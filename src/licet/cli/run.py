@@ -51,7 +51,7 @@ from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
 from licet.core.policy.manifest import PROGRAM, Manifest
 from licet.errors import ManifestError, Refused, RegistrationRefused
-from licet.guard.execution import Finished, limit_name
+from licet.guard.execution import AFTER_REPLACING, LIMIT_KEYS, Finished, limit_name
 from licet.guard.result import Result
 from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import PLACES, policy_root, shown_path
@@ -404,7 +404,10 @@ def _report(
         elif not result.ok:
             show_refusal(result, state)
         elif limit:
-            text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
+            if limit in LIMIT_KEYS:
+                text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
+            else:
+                text = f"licet: the command was ended: {ended[-1].detail}; {AFTER_REPLACING}"
             show(text, err=True, colour="red")
         if lost:
             show(f"licet: {lost}", err=True, colour="red")

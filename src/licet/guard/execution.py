@@ -44,10 +44,11 @@ class Streams(Struct, frozen=True):
 
 
 class Ending(Struct, frozen=True):
-    """How a program ended: its exit code, and the limit that ended it, if one did."""
+    """How a program ended: its exit code, and what ended it: a limit, or its walls, with their `detail`."""
 
     returncode: int
     limit: Reason | Literal[""]
+    detail: str = ""
 
 
 class Running(Protocol):
@@ -91,6 +92,10 @@ class Watch(Protocol):
     def limit(self, used: Used) -> Reason | Literal[""]:
         """The limit that probably ended the program, or an empty text. To be called after `ended`."""
 
+    @property
+    def detail(self) -> str:
+        """Why the walls ended the program, in words, or an empty text."""
+
 
 # Processes and walls -------------------------------------------------------------------------------------------------
 
@@ -126,7 +131,9 @@ class Finished(Struct, frozen=True):
     stderr_bytes: bytes
     truncated: bool = False
     timed_out: bool = False
-    reason: Reason | Literal[""] = ""  # the limit that ended it or cut its output: `LIMIT_CPU`, `LIMIT_OUTPUT` …
+    # The limit that ended it or cut its output, such as `LIMIT_CPU`; or its walls: `CLOSED_FILE_REPLACED`.
+    reason: Reason | Literal[""] = ""
+    detail: str = ""  # which file it was, and what the program did with it
 
     @property
     def stdout(self) -> str:
@@ -257,6 +264,17 @@ LIMIT_KEYS: Mapping[Reason, str] = {
     "LIMIT_PATHS": "written_paths",
     "LIMIT_FUEL": "fuel",
 }
+
+
+# What a person can do when a closed file was replaced while a program ran.
+AFTER_REPLACING = "look at that file before something uses it, and start the program again"
+
+
+def ended_by(reason: Reason, detail: str) -> str:
+    """What ended a program, in words for a person: a limit of the manifest, or its walls."""
+    if reason in LIMIT_KEYS:
+        return f"at a limit of the policy: {limit_name(reason)}"
+    return f"by its walls: {detail}; {AFTER_REPLACING}"
 
 
 def limit_name(reason: Reason) -> str:

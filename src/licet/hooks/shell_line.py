@@ -26,7 +26,7 @@ from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.placing import inspection_of
 from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
-from licet.guard.execution import Finished, limit_name
+from licet.guard.execution import Finished, ended_by, limit_name
 from licet.guard.facts import Call
 from licet.guard.grant import Grant
 from licet.guard.open_call import never_ran, run_open
@@ -367,7 +367,7 @@ class _Line:
             self.says += _receipt(result)
             return REFUSED
         if finished.reason:
-            self.says.append(f"the line ended at a limit of the policy: {limit_name(finished.reason)}")
+            self.says.append(f"the line ended {ended_by(finished.reason, finished.detail)}")
         self.says += _met(result)
         code = finished.exit_code
         return code if code >= 0 else 128 - code

@@ -71,6 +71,7 @@ Reason = Literal[
     "LIMIT_PATHS",
     "LIMIT_FUEL",
     "LIMIT_STACK",
+    "CLOSED_FILE_REPLACED",
     "TOOL_FAILED",
     "TOOL_CRASHED",
     # always

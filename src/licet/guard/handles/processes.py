@@ -17,6 +17,7 @@ from licet.core.decision.request import Reason
 from licet.core.policy.layer import seconds
 from licet.errors import Refused
 from licet.guard.execution import (
+    AFTER_REPLACING,
     Command,
     Ending,
     Finished,
@@ -102,7 +103,7 @@ class ScopedProcesses:
             self._grant.exceeded(over, use)
         except (SandboxUnavailable, Unavailable, OSError) as wrong:
             self._not_run(use, wrong)
-        self._record(use, Ending(finished.exit_code, finished.reason))
+        self._record(use, Ending(finished.exit_code, finished.reason, finished.detail))
         placed = self._placeholders.placed if self._placeholders is not None else None
         return await _redacted(finished, placed, self._output_bytes) if placed else finished
 
@@ -158,7 +159,9 @@ class ScopedProcesses:
         """Add the end of a program to the receipt."""
         if len(self._grant.ended) < MOST_EXIT_CODES:
             self._grant.ended += (ending.returncode,)
-        if ending.limit:
+        if ending.limit == "CLOSED_FILE_REPLACED":
+            self._grant.limited(ending.limit, f"{use.target} was ended: {ending.detail}", use, AFTER_REPLACING)
+        elif ending.limit:
             what, fix = _LIMITS[ending.limit], f"the limit is {limit_name(ending.limit)}"
             self._grant.limited(ending.limit, f"{use.target} {what}", use, fix)
 

@@ -220,7 +220,7 @@ if sys.platform != "win32":
     import fcntl
 
 # To be told the file of a socket, and to look into processes that are not dumpable; of this user namespace only.
-CAPABILITIES = (_NET_ADMIN, _SYS_PTRACE) = (12, 19)
+CAPABILITIES = (_NET_ADMIN, SYS_PTRACE) = (12, 19)
 THREADS = 2  # that are there in any case: one that waits, and one that works
 _FILE_OF_SOCKET = 0x89E0  # SIOCUNIXFILE
 _PAIR = struct.Struct("=QQ")

@@ -5,19 +5,29 @@ path that is not in the private root does not exist for the process. For single-
 `landlock`, which drops the capabilities that are needed here.
 """
 
-import ctypes
 import errno
 import os
 import socket
-import stat
 import struct
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from licet.sandbox.kernel import system_calls
+from licet.sandbox.kernel.mounts import (
+    AT_FDCWD,
+    NO_DEV,
+    NO_EXEC,
+    NO_SUID,
+    READ_ONLY,
+    Tree,
+    attach,
+    copied,
+    mount,
+    set_flags,
+)
 
 if sys.platform != "win32":
     import fcntl
@@ -26,10 +36,6 @@ _NEW_MOUNTS, _NEW_NAMES, _NEW_IPC, _NEW_USER, _NEW_PIDS, _NEW_NETWORK, _NEW_CGRO
     0x00020000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000, 0x02000000,
 )  # fmt: skip
 
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same numbers on every architecture
-_AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH, _CLONE = -100, 0x8000, 0x1000, 1
-_MOVE_EMPTY_PATH = 4
-_READ_ONLY, _NO_SUID, _NO_DEV, _NO_EXEC = 1, 2, 4, 8
 _MS_RECURSIVE, _MS_PRIVATE = 1 << 14, 1 << 18
 _DETACH = 2
 _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
@@ -41,6 +47,7 @@ DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
 PROXY = ("127.0.0.1", 3128)  # where a program finds the way out, on the loopback of its own namespace
 SHARED_MEMORY, TERMINALS = "/dev/shm", "/dev/pts"  # noqa: S108
 BENEATH = "/.licet-beneath"  # where the entries of a directory are that was made anew, with one more file in it
+HIDDEN_FILE = "/.licet-hidden"  # empty, and can only be seen: it is mounted over a file that is to be hidden later
 _COPY = ".copy-"  # the contents of a copy in the stage, until it is mounted
 _DEVICE_LINKS = (
     ("/dev/fd", "/proc/self/fd"), ("/dev/stdin", "/proc/self/fd/0"), ("/dev/stdout", "/proc/self/fd/1"),
@@ -119,7 +126,7 @@ def guard_terminal(stream: int) -> None:
     """
     if not os.isatty(stream) or os.fstat(stream).st_uid != os.getuid():
         return
-    tree = _copied(os.ttyname(stream), _READ_ONLY | _NO_SUID | _NO_EXEC)
+    tree = copied(os.ttyname(stream), READ_ONLY | NO_SUID | NO_EXEC)
     access = fcntl.fcntl(stream, fcntl.F_GETFL) & os.O_ACCMODE
     fd = os.open(f"/proc/self/fd/{tree.fd}", access | os.O_NOCTTY | os.O_CLOEXEC)
     same = os.fstat(fd).st_rdev == os.fstat(stream).st_rdev
@@ -130,20 +137,17 @@ def guard_terminal(stream: int) -> None:
         raise OSError(errno.ESTALE, "a terminal was replaced by another", os.ttyname(stream))
 
 
-class _Tree(NamedTuple):
-    """A detached mount of a path of the host, for the same path in the new root."""
-
-    path: str
-    fd: int
-    directory: bool
-
-
 class Copy(NamedTuple):
     """A file that is shown with these contents in place of the one of the host, or where that has none."""
 
     path: str  # without links
     content: bytes
     mode: int = 0o444
+
+
+# What a mount over a name of the host is for: the name is hidden, is only read in a writable directory, stays where it
+# is, or shows other contents. A mount "around" more than that cannot be made again.
+CoverKind = Literal["hidden", "read-only", "held", "copy", "around"]
 
 
 def private_root(
@@ -161,7 +165,7 @@ def private_root(
     names: Sequence[str] = (),
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
-) -> None:
+) -> dict[str, CoverKind]:
     """Make a root directory with only these absolute paths, and enter it; needs `enter`.
 
     A missing path is left out. Links on the way to a path, and a path that is a link, are kept. A writable path may lie
@@ -182,50 +186,55 @@ def private_root(
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
       refuses that, as in a container that hides parts of its own /proc, it stays empty. Terminals that programs make
       for themselves, and the names of open files in /dev, come with it.
+
+    Returns what is mounted over names of the host.
     """
     links: dict[str, str] = {}
     # Copies are made before anything is mounted, so that a path below the stage is the one of the host.
-    kinds = dict.fromkeys(_resolved(read, links), _READ_ONLY | _NO_SUID | _NO_DEV)
-    kinds |= dict.fromkeys(found, _READ_ONLY | _NO_SUID | _NO_DEV)
-    kinds |= dict.fromkeys(_resolved(write, links), _NO_SUID | _NO_DEV)
+    kinds = dict.fromkeys(_resolved(read, links), READ_ONLY | NO_SUID | NO_DEV)
+    kinds |= dict.fromkeys(found, READ_ONLY | NO_SUID | NO_DEV)
+    kinds |= dict.fromkeys(_resolved(write, links), NO_SUID | NO_DEV)
     # A device on a read-only mount can be read and written; only its mode, owner and times are protected.
-    kinds |= dict.fromkeys(_resolved(devices, links), _READ_ONLY | _NO_SUID | _NO_EXEC)
+    kinds |= dict.fromkeys(_resolved(devices, links), READ_ONLY | NO_SUID | NO_EXEC)
     for _ in _resolved(names, links):
         pass
     hidden = sorted({*_resolved(hide, {})})  # a link and what it leads to are one
-    _mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
-    shown = [_copied(path, kinds[path], found.get(path)) for path in over]
+    mount(None, "/", None, _MS_RECURSIVE | _MS_PRIVATE)
+    shown = [copied(path, kinds[path], found.get(path)) for path in over]
     rest = {path: flags for path, flags in kinds.items() if path not in over}
-    trees = [_copied(path, flags, found.get(path)) for path, flags in rest.items() if _outer(path, rest) != flags]
-    kept = [_copied(path, _NO_SUID | _NO_DEV)._replace(path=place) for place, path in lasting.items()]
+    trees = [copied(path, flags, found.get(path)) for path, flags in rest.items() if _outer(path, rest) != flags]
+    kept = [copied(path, NO_SUID | NO_DEV)._replace(path=place) for place, path in lasting.items()]
     held = [path for path in _resolved(hold, {}) if path not in {tree.path for tree in trees}]
-    trees += [_copied(path, _outer(path, kinds) or 0) for path in held]
+    trees += [copied(path, _outer(path, kinds) or 0) for path in held]
     # These mounts are private: if this fails, they end with the process.
     stage = next(filter(os.path.isdir, _STAGES))
     size = (1 << 20) + 2 * sum(len(content) for content in {copy.content for copy in copies})
-    _mount("tmpfs", stage, "tmpfs", 0, f"size={size},mode=755")
+    mount("tmpfs", stage, "tmpfs", 0, f"size={size},mode=755")
     os.chdir(stage)
-    copied = _copies(copies)
+    copy_trees = _copies(copies)
     for tree in kept:
         _put(tree)
     if scratch is not None:
         _put_memory([path for path in scratch[0] if path not in kinds], scratch[1])
-    covers: list[str] = []  # hidden directories with something in them
+    filled: list[str] = []  # hidden directories with something in them
     # Outer paths first, so that inner ones are mounted on top.
     for tree in sorted(trees, key=lambda tree: tree.path):
         _put(tree)
     for path, text in made.items():
         _put_file(path, text)
     for number, path in enumerate(hidden):
-        inner = [tree for tree in (*shown, *copied) if tree.path.startswith(f"{path}/")]
-        if (_is_in(path, covers) and not _is_in(path, over)) or any(tree.path == path for tree in copied):
+        inner = [tree for tree in (*shown, *copy_trees) if tree.path.startswith(f"{path}/")]
+        if (_is_in(path, filled) and not _is_in(path, over)) or any(tree.path == path for tree in copy_trees):
             continue  # it is not there, or a copy covers it
-        covers += [path] if inner else []
-        copied = [tree for tree in copied if tree not in inner]
+        filled += [path] if inner else []
+        copy_trees = [tree for tree in copy_trees if tree not in inner]
         _cover(path, number, inner)
-    _put_copies(copied, {path: flags for path, flags in kinds.items() if os.path.isdir(_inside(path))})
+    filled += _put_copies(copy_trees, {path: flags for path, flags in kinds.items() if os.path.isdir(_inside(path))})
     for path in filter(lambda name: name.startswith(_COPY), os.listdir(".")):
         os.unlink(path)  # the mounts keep it
+    covers = _covered(kinds, trees, hidden, filled, copies, lasting)
+    if covers:
+        os.close(os.open(_inside(HIDDEN_FILE), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))
     if proc:
         _put_proc()
         _put_terminals()
@@ -236,7 +245,37 @@ def private_root(
     # The old root is now mounted on top of the new one.
     system_calls.syscall("umount2", _number("umount2"), b".", _DETACH)
     os.chdir("/")
-    _set_flags(_AT_FDCWD, "/", _READ_ONLY | _NO_SUID | _NO_DEV, recursive=False)
+    set_flags(AT_FDCWD, "/", READ_ONLY | NO_SUID | NO_DEV, recursive=False)
+    return covers
+
+
+def _covered(
+    kinds: Mapping[str, int],
+    trees: Sequence[Tree],
+    hidden: Sequence[str],
+    filled: Sequence[str],
+    copies: Sequence[Copy],
+    lasting: Mapping[str, str],
+) -> dict[str, CoverKind]:
+    """What is mounted over names of the host, by path. These names can be replaced there, and then the mounts go."""
+    covers: dict[str, CoverKind] = {}
+    for tree in trees:
+        outer = _outer(tree.path, kinds)
+        if outer is not None and not outer & READ_ONLY:  # without a mount in what is only read, nothing more is shown
+            covers[tree.path] = "read-only" if kinds.get(tree.path, 0) & READ_ONLY else "held"
+    # In lasting scratch, too, names of the host are mounted over.
+    covers |= {tree.path: "around" for tree in trees if _is_in(tree.path, lasting) and tree.path not in covers}
+    covers |= dict.fromkeys(hidden, "hidden")
+    covers |= {copy.path: "copy" for copy in copies}
+    covers |= dict.fromkeys(filled, "around")
+    closed = [path for path, kind in covers.items() if kind in ("hidden", "around") and path not in lasting]
+    return {
+        path: kind
+        for path, kind in covers.items()
+        if (_outer(path, kinds) is not None or _is_in(path, lasting))
+        and not _is_in(path, closed)
+        and os.path.lexists(_inside(path))
+    }
 
 
 def _resolved(paths: Iterable[str], links: dict[str, str]) -> Iterator[str]:
@@ -283,39 +322,12 @@ def _parts(path: str) -> list[str]:
     return [part for part in path.split("/") if part not in ("", ".")]
 
 
-def _copied(path: str, flags: int, seen: tuple[int, int] | None = None) -> _Tree:
-    """A detached copy of a path and everything mounted below it, with these mount flags."""
-    what = f"open_tree {path}"
-    fd = system_calls.syscall(what, _OPEN_TREE, _AT_FDCWD, os.fsencode(path), _CLONE | os.O_CLOEXEC | _AT_RECURSIVE)
-    about = os.fstat(fd)
-    if seen is not None and (about.st_dev, about.st_ino) != seen:
-        raise OSError(errno.ESTALE, "a path was replaced by another file", path)
-    _set_flags(fd, "", flags, recursive=True)
-    return _Tree(path, fd, stat.S_ISDIR(about.st_mode))
-
-
-class _MountAttributes(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "user_fd"))
-
-
-def _set_flags(fd: int, path: str, flags: int, *, recursive: bool) -> None:
-    how = (_AT_RECURSIVE if recursive else 0) | (0 if path else _AT_EMPTY_PATH)
-    attributes = _MountAttributes(flags, 0, 0, 0)
-    size = ctypes.sizeof(attributes)
-    system_calls.syscall("mount_setattr", _MOUNT_SETATTR, fd, os.fsencode(path), how, attributes, size)
-
-
-def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
-    texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
-    system_calls.syscall(f"mount {target}", _number("mount"), texts[0], texts[1], texts[2], flags, texts[3])
-
-
 def _inside(path: str) -> str:
     """A path of the new root, relative to the stage."""
     return "." + path
 
 
-def _put(tree: _Tree) -> None:
+def _put(tree: Tree) -> None:
     place = _inside(tree.path)
     if tree.directory:
         os.makedirs(place, exist_ok=True)
@@ -323,26 +335,20 @@ def _put(tree: _Tree) -> None:
         os.makedirs(os.path.dirname(place), exist_ok=True)
         if not os.path.lexists(place):
             os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    _attach(tree.fd, place)
-
-
-def _attach(fd: int, place: str) -> None:
-    what = f"move_mount {place}"
-    system_calls.syscall(what, _MOVE_MOUNT, fd, b"", _AT_FDCWD, os.fsencode(place), _MOVE_EMPTY_PATH)
-    os.close(fd)
+    attach(tree.fd, place)
 
 
 def _put_memory(scratch: Sequence[str], size: int) -> None:
     """Mount scratch and `SHARED_MEMORY`: directories of one file system, so that its size limits them together."""
     memory = os.path.join(os.getcwd(), ".memory")
     os.mkdir(memory)
-    _mount("tmpfs", memory, "tmpfs", _NO_SUID | _NO_DEV, f"size={size},mode=700")
+    mount("tmpfs", memory, "tmpfs", NO_SUID | NO_DEV, f"size={size},mode=700")
     for number, (path, mode) in enumerate((*((one, 0o700) for one in scratch), (SHARED_MEMORY, 0o1777))):
         part = os.path.join(memory, str(number))
         os.mkdir(part)
         os.chmod(part, mode)
         os.makedirs(_inside(path), exist_ok=True)
-        _attach(_copied(part, _NO_SUID | _NO_DEV).fd, _inside(path))
+        attach(copied(part, NO_SUID | NO_DEV).fd, _inside(path))
     system_calls.syscall("umount2", _number("umount2"), os.fsencode(memory), _DETACH)
     os.rmdir(memory)
 
@@ -351,7 +357,7 @@ def _put_terminals() -> None:
     """Mount terminals of this namespace alone: those of the host are not among them."""
     os.makedirs(_inside(TERMINALS), exist_ok=True)
     with suppress(OSError):  # a kernel without them, or another sandbox
-        _mount("devpts", _inside(TERMINALS), "devpts", _NO_SUID | _NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
+        mount("devpts", _inside(TERMINALS), "devpts", NO_SUID | NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
 
 
 def _put_file(path: str, text: str) -> None:
@@ -366,7 +372,7 @@ def _put_file(path: str, text: str) -> None:
             os.close(fd)
 
 
-def _copies(copies: Sequence[Copy]) -> list[_Tree]:
+def _copies(copies: Sequence[Copy]) -> list[Tree]:
     """Detached mounts of files with these contents, which lie in the stage; equal ones share their memory."""
     made: dict[tuple[bytes, int], str] = {}
     trees = []
@@ -378,19 +384,22 @@ def _copies(copies: Sequence[Copy]) -> list[_Tree]:
                 os.open(made[kind], os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, copy.mode), "wb"
             ) as file:
                 file.write(copy.content)
-        tree = _copied(made[kind], _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC)
+        tree = copied(made[kind], READ_ONLY | NO_SUID | NO_DEV | NO_EXEC)
         trees.append(tree._replace(path=copy.path))
     return trees
 
 
-def _put_copies(copies: Sequence[_Tree], kinds: Mapping[str, int]) -> None:
-    """Mount copies over what is there; `kinds` are the directories of the host, with the flags of their mounts."""
-    added: dict[str, list[_Tree]] = {}
+def _put_copies(copies: Sequence[Tree], kinds: Mapping[str, int]) -> list[str]:
+    """Mount copies over what is there; `kinds` are the directories of the host, with the flags of their mounts.
+
+    Returns the directories that were made anew for them.
+    """
+    added: dict[str, list[Tree]] = {}
     for tree in copies:
         outer = _outer(tree.path, kinds)
         if os.path.lexists(_inside(tree.path)) or outer is None:
             _put(tree)
-        elif outer & _READ_ONLY:
+        elif outer & READ_ONLY:
             added.setdefault(os.path.dirname(tree.path), []).append(tree)
         else:
             raise OSError(errno.ENOENT, "a file is missing in place of which a copy is shown", tree.path)
@@ -398,15 +407,16 @@ def _put_copies(copies: Sequence[_Tree], kinds: Mapping[str, int]) -> None:
         _make_anew(directory, f"{BENEATH}/{number}")
         for tree in trees:
             _put(tree)
-        _set_flags(_AT_FDCWD, _inside(directory), _READ_ONLY | _NO_SUID | _NO_DEV, recursive=False)
+        set_flags(AT_FDCWD, _inside(directory), READ_ONLY | NO_SUID | NO_DEV, recursive=False)
+    return [*added]
 
 
 def _make_anew(directory: str, beneath: str) -> None:
     """Replace a directory by one that can take new names: its entries are links to where it is mounted now."""
     place = _inside(directory)
-    tree = _copied(os.path.join(os.getcwd(), directory[1:]), _READ_ONLY | _NO_SUID | _NO_DEV)
+    tree = copied(os.path.join(os.getcwd(), directory[1:]), READ_ONLY | NO_SUID | NO_DEV)
     _put(tree._replace(path=beneath))
-    _mount("tmpfs", place, "tmpfs", _NO_SUID | _NO_DEV, "size=4m,mode=755")
+    mount("tmpfs", place, "tmpfs", NO_SUID | NO_DEV, "size=4m,mode=755")
     with os.scandir(_inside(beneath)) as entries:
         for entry in entries:
             # A link of the host leads from the same place to the same place.
@@ -414,7 +424,7 @@ def _make_anew(directory: str, beneath: str) -> None:
             os.symlink(target, f"{place}/{entry.name}")
 
 
-def _cover(path: str, number: int, shown: Sequence[_Tree]) -> None:
+def _cover(path: str, number: int, shown: Sequence[Tree]) -> None:
     """Mount something empty over a path, if it is in the new root, or a directory with nothing but some trees."""
     place = _inside(path)
     if shown:
@@ -423,30 +433,30 @@ def _cover(path: str, number: int, shown: Sequence[_Tree]) -> None:
     if not os.path.lexists(place):
         return
     if os.path.isdir(place):
-        _mount("tmpfs", place, "tmpfs", _READ_ONLY | _NO_SUID | _NO_DEV, "size=0,mode=000")
+        mount("tmpfs", place, "tmpfs", READ_ONLY | NO_SUID | NO_DEV, "size=0,mode=000")
         return
     blank = f".hidden-{number}"
     os.close(os.open(blank, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))
-    _attach(_copied(os.path.join(os.getcwd(), blank), _READ_ONLY | _NO_SUID | _NO_DEV).fd, place)
+    attach(copied(os.path.join(os.getcwd(), blank), READ_ONLY | NO_SUID | NO_DEV).fd, place)
     os.unlink(blank)
 
 
-def _cover_around(place: str, shown: Sequence[_Tree]) -> None:
+def _cover_around(place: str, shown: Sequence[Tree]) -> None:
     os.makedirs(place, exist_ok=True)
-    _mount("tmpfs", place, "tmpfs", _NO_SUID | _NO_DEV, "size=1m,mode=700")
+    mount("tmpfs", place, "tmpfs", NO_SUID | NO_DEV, "size=1m,mode=700")
     for tree in shown:
         os.makedirs(_inside(tree.path) if tree.directory else os.path.dirname(_inside(tree.path)), exist_ok=True)
     for folder, _, _ in os.walk(place, topdown=False):
         os.chmod(folder, 0o111)  # noqa: S103 - it can be walked through, and not listed
     for tree in sorted(shown, key=lambda tree: tree.path):
         _put(tree)
-    _set_flags(_AT_FDCWD, place, _READ_ONLY | _NO_SUID | _NO_DEV, recursive=False)
+    set_flags(AT_FDCWD, place, READ_ONLY | NO_SUID | NO_DEV, recursive=False)
 
 
 def _put_proc() -> None:
     os.makedirs("./proc", exist_ok=True)
     with suppress(PermissionError):
-        _mount("proc", "./proc", "proc", _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC)
+        mount("proc", "./proc", "proc", READ_ONLY | NO_SUID | NO_DEV | NO_EXEC)
         _cover_proc()
 
 
@@ -457,13 +467,13 @@ def _cover_proc() -> None:
     """
     blank = os.path.join(os.getcwd(), ".blank")
     os.close(os.open(blank, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o444))
-    flags = _READ_ONLY | _NO_SUID | _NO_DEV | _NO_EXEC
+    flags = READ_ONLY | NO_SUID | NO_DEV | NO_EXEC
     for name in PROC_COVERED:
         place = f"./proc/{name}"
         if os.path.isdir(place):
-            _mount("tmpfs", place, "tmpfs", flags, "size=0,mode=555")
+            mount("tmpfs", place, "tmpfs", flags, "size=0,mode=555")
         elif os.path.lexists(place):
-            _attach(_copied(blank, flags).fd, place)
+            attach(copied(blank, flags).fd, place)
     os.unlink(blank)
 
 

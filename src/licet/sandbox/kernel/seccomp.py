@@ -135,13 +135,21 @@ Unix = Literal["none", "asks", "judges"]
 
 
 def call_rules(
-    *, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int, unix: Unix = "none"
+    *,
+    execute: bool,
+    fork: bool,
+    inet: bool,
+    metadata: bool,
+    fenced: bool,
+    abi: int,
+    unix: Unix = "none",
+    traces: bool = False,
 ) -> Mapping[str, CallRule]:
     """The rule for each call, by name; other calls are refused.
 
     `unix`: whether unix sockets can be made, whose connections are judged by another process, or this is that process.
     `fenced`: Landlock or a pid namespace confines signals; otherwise a process may signal only itself.
-    `abi`: the version of Landlock, whose gaps are closed here.
+    `abi`: the version of Landlock, whose gaps are closed here. `traces`: whether this process may stop others.
     """
     found = dict.fromkeys(_names(_PLAIN, _WITH_EXECUTE * execute, _WITH_FORK * fork, _WITH_INET * inet), YES)
     found |= _always(execute=execute)
@@ -180,6 +188,8 @@ def call_rules(
     if unix == "judges":
         found |= dict.fromkeys(_names(_JUDGING), YES)
         found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_JUDGING_IOCTL)), otherwise=errno.ENOTTY)
+    if traces:
+        found["ptrace"] = YES
     if metadata:
         if execute:
             found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_OWN_TERMINAL)), otherwise=errno.ENOTTY)
@@ -283,6 +293,7 @@ def program(
     own_pid: int | None = None,
     abi: int | None = None,
     unix: Unix = "none",
+    traces: bool = False,
 ) -> bytes:
     """Build a filter.
 
@@ -293,9 +304,12 @@ def program(
     own_pid: the one process that signals may go to; None where Landlock (from version 6) or a pid namespace keeps
     them inside. abi: the version of Landlock whose gaps are to be closed; this kernel's if not given.
     unix: `asks` for unix sockets, with `inet`, in a filter that has a listener; `judges` for the process that has it.
+    traces: other processes may be traced, which is how the first process of a namespace stops them.
     """
     version = landlock.abi() if abi is None else abi
-    built, places = _built(system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix)
+    built, places = _built(
+        system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix, traces
+    )
     own = {OWN_PID: own_pid or 0, OWN_USER: os.getuid(), OWN_GROUP: os.getgid()}
     patched = bytearray(built)
     for place, placeholder in places:
@@ -317,12 +331,22 @@ def install(filter_program: bytes) -> None:
 
 @cache  # a forked worker writes its pid into the filter that the zygote has built
 def _built(
-    machine: str, execute: bool, fork: bool, inet: bool, metadata: bool, fenced: bool, abi: int, unix: Unix = "none"
+    machine: str,
+    execute: bool,
+    fork: bool,
+    inet: bool,
+    metadata: bool,
+    fenced: bool,
+    abi: int,
+    unix: Unix = "none",
+    traces: bool = False,
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
     """The filter as bytes, and the placeholders in them with their offsets."""
     if machine not in system_calls.NUMBERS:
         raise OSError(f"no filter is known for the architecture {machine}")
-    allowed = call_rules(execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi, unix=unix)
+    allowed = call_rules(
+        execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi, unix=unix, traces=traces
+    )
     of_number = {number: allowed.get(name, NO) for name, number in system_calls.NUMBERS[machine].items()}
     end = max(of_number) + 1
     numbered = [(number, of_number.get(number, UNKNOWN)) for number in range(end)]

@@ -139,7 +139,7 @@ class _RunningFunction:
         finally:
             for sender in senders:
                 sender.stop()
-        return Ending(finished.exit_code, finished.reason)
+        return Ending(finished.exit_code, finished.reason, finished.detail)
 
     def handed(self) -> tuple[int, ...]:
         """Our ends of the requested pipes, which the caller closes."""

@@ -13,13 +13,31 @@ import os
 import select
 import signal
 import socket
+import struct
 import termios
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn
 
-from licet.sandbox.kernel import connections, hardening, landlock, namespaces, seccomp
-from licet.sandbox.limits import LARGEST_ORDERS, LAUNCHER_BACKLOG, MEASURED_AT_ONCE, PROGRAM_LOOK_SECONDS
+from licet.sandbox.kernel import (
+    connections,
+    cover_watch,
+    frozen,
+    hardening,
+    landlock,
+    namespaces,
+    seccomp,
+    system_calls,
+)
+from licet.sandbox.limits import (
+    FREEZE_SECONDS,
+    LARGEST_ORDERS,
+    LAUNCHER_BACKLOG,
+    LONGEST_ENDING,
+    MEASURED_AT_ONCE,
+    PROGRAM_LOOK_SECONDS,
+)
 
 FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
 _PASSED_ON = signal.valid_signals() - {9, 19}  # without SIGKILL and SIGSTOP, which cannot be caught
@@ -95,34 +113,83 @@ def _in_namespaces(orders: dict[str, Any], host: socket.socket, ending: int) -> 
         _pass_out(host, _listening())
     alive, watched = os.pipe()
     said, saying = os.pipe()
+    own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # /proc will be that of the new namespace
+    near, far = socket.socketpair()
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)  # `_pass_on_until_the_end` takes them
     first = os.fork()
     if not first:
         try:
             os.close(watched)
-            _first_process(orders, host, alive, saying)
+            near.close()
+            _first_process(orders, host, alive, saying, far)
         except OSError as wrong:
             _report_error(host, wrong)
         finally:
             os._exit(FAILED)
     host.close()
+    far.close()
     os.close(saying)
     for stream in (0, 1, 2):  # only the binary has its pipes open, so that they end with it
         os.close(stream)
-    _pass_on_until_the_end(first)  # the kernel then ends everything in its namespace
+    watch: cover_watch.CoverWatch | None = cover_watch.CoverWatch(near, own, orders)
+    try:
+        assert watch is not None  # noqa: S101
+        watch = watch if watch.begin() else None
+    except (OSError, EOFError, cover_watch.Undecided):  # the first process reports why it was not started
+        watch = None
+    why = _pass_on_until_the_end(first, watch)  # the kernel then ends everything in its namespace
+    if why:
+        os.write(ending, f"CLOSED_FILE_REPLACED {why}".encode()[:LONGEST_ENDING])
+        _exit_like(signal.SIGKILL)
     status, _, limit = (os.read(said, 64) or str(FAILED << 8).encode()).partition(b" ")
     os.write(ending, limit)  # the limit that ended it; the exit status is that of this process
     _exit_like(int(status))
 
 
-def _pass_on_until_the_end(first: int) -> None:
-    """Pass signals on to the first process, which passes them on to the binary, until it ends."""
+def _pass_on_until_the_end(first: int, watch: cover_watch.CoverWatch | None) -> str:
+    """Pass signals on to the first process, which passes them on to the binary, until it ends.
+
+    What is closed to the program is kept closed meanwhile. Returns why that could not be done and the program was
+    ended, or an empty text.
+    """
+    signals, poll = _signal_file(), select.poll()
+    poll.register(signals, select.POLLIN)
+    why = ""
     while True:
-        number = signal.sigwait(_PASSED_ON)
-        if number != signal.SIGCHLD:
-            os.kill(first, number)
-        elif os.waitpid(first, os.WNOHANG)[0]:
-            return
+        pause = None
+        if watch is not None:
+            watch.register(poll)
+            pause = watch.pause()
+        ready = dict(poll.poll(None if pause is None else 1000 * pause))
+        if watch is not None:
+            try:
+                watch.look(ready)
+            except EOFError:
+                poll, watch = select.poll(), None
+                poll.register(signals, select.POLLIN)
+            except Exception as error:  # nothing may stay open, whatever goes wrong here
+                why = str(error) or repr(error)
+                os.kill(first, signal.SIGKILL)
+                poll, watch = select.poll(), None
+                poll.register(signals, select.POLLIN)
+        for number, _ in _signals(signals) if signals in ready else ():
+            if number != signal.SIGCHLD:
+                os.kill(first, number)
+            elif os.waitpid(first, os.WNOHANG)[0]:
+                return why
+
+
+def _signal_file() -> int:
+    """A file that is readable when a signal came that is passed on; they must be blocked."""
+    mask = sum(1 << (number - 1) for number in _PASSED_ON)
+    number = system_calls.NUMBERS[system_calls.machine()]["signalfd4"]
+    return system_calls.syscall("signalfd4", number, -1, mask.to_bytes(8, "little"), 8, os.O_CLOEXEC | os.O_NONBLOCK)
+
+
+def _signals(file: int) -> list[tuple[int, int]]:
+    """The signals that came, each with its sender: 0 for one outside of the namespace."""
+    text = os.read(file, 128 * 32)
+    return [struct.unpack_from("=I8xI", text, start)[:2] for start in range(0, len(text), 128)]
 
 
 def _listening() -> socket.socket:
@@ -138,7 +205,9 @@ def _pass_out(host: socket.socket, listener: socket.socket) -> None:
     listener.close()
 
 
-def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, saying: int) -> NoReturn:
+def _first_process(
+    orders: dict[str, Any], host: socket.socket, alive: int, saying: int, watch: socket.socket
+) -> NoReturn:
     """The init process of the new namespace, behind the same walls as the binary."""
     hardening.die_with(0)  # a parent in another namespace has no id here
     if select.select([alive], [], [], 0)[0]:  # the parent ended before `die_with`
@@ -146,7 +215,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     for stream in (0, 1, 2):
         namespaces.guard_terminal(stream)
     mounts = orders["mounts"]
-    namespaces.private_root(
+    covers = namespaces.private_root(
         mounts["read"],
         mounts["write"],
         found={path: (device, number) for path, (device, number) in mounts["found"]},
@@ -160,16 +229,17 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
         names=mounts.get("names", ()),
         proc=True,
     )
-    keep = connections.CAPABILITIES if orders["unix"] else ()
-    files = (0, 1, 2, host.fileno(), saying)
+    cover_watch.send_covers(watch, covers)
+    keep = connections.CAPABILITIES if orders["unix"] else (connections.SYS_PTRACE,)
+    files = (0, 1, 2, host.fileno(), saying, watch.fileno())
     hardening.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
     _restrict_files(orders)
-    kept = {path: _which(path) for path in mounts.get("keys", ())}
     near, far = socket.socketpair()
     binary = os.fork()
     if not binary:
         try:
             os.close(saying)
+            watch.close()
             near.close()
             _lead(orders["own_terminal"])
             _filter_binary(orders, far)
@@ -190,7 +260,7 @@ def _first_process(orders: dict[str, Any], host: socket.socket, alive: int, sayi
     judges = [connections.Connections(listener) for listener in listeners]
     for judge in judges:
         judge.start()
-    status, crowded = _wait_for(binary, orders["limits"], judges, kept)
+    status, crowded = _wait_for(binary, orders["limits"], judges, watch)
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
@@ -239,32 +309,28 @@ def _full(scratch: str) -> bool:
         return False
 
 
-def _which(path: str) -> tuple[int, int] | None:
-    """The device and inode of a file; None if it is missing."""
-    try:
-        about = os.stat(path)
-    except OSError:
-        return None
-    return about.st_dev, about.st_ino
-
-
 def _wait_for(
     binary: int,
     limits: Mapping[str, int],
     judges: Sequence[connections.Connections],
-    kept: Mapping[str, tuple[int, int] | None],
+    watch: socket.socket,
 ) -> tuple[int, bool]:
     """The wait status of the binary, and whether the limit of processes was reached; reaps other processes meanwhile.
 
     The kernel enforces the limit for every user but root. If root exceeds it, all processes here are killed. It has no
     limit for shared memory: a process that has more than `memory_bytes` of it mapped is killed.
 
-    All are killed too if a file in `kept` is another one: when somebody on the host replaces a file, the kernel removes
-    what is mounted over it here, and the new file has a key in it.
+    All are stopped while the process at the other end of `watch` asks for it: see `cover_watch`.
     """
     crowded, most, turn = False, limits["processes"], 0
+    signals, poll = _signal_file(), select.poll()
+    poll.register(signals, select.POLLIN)
+    poll.register(watch, select.POLLIN)
     while True:
-        ended, status = os.waitpid(-1, os.WNOHANG)
+        ended, status = os.waitpid(-1, os.WNOHANG | frozen.EVERY_TASK)
+        if ended and os.WIFSTOPPED(status):  # it stopped when all others went on already
+            frozen.release(ended, frozen.pending_signal(status))
+            continue
         if ended == binary:
             return status, crowded
         if ended:
@@ -273,17 +339,40 @@ def _wait_for(
             judge.interrupt_abandoned()
         found = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # without this one
         crowded = crowded or len(found) >= most
-        if len(found) > most + 1 or any(_which(path) != file for path, file in kept.items()):
+        if len(found) > most + 1:
             os.kill(-1, signal.SIGKILL)  # every process of the namespace but this one
         turn = turn + MEASURED_AT_ONCE if turn + MEASURED_AT_ONCE < len(found) else 0
         for name in found[turn : turn + MEASURED_AT_ONCE]:
             if _shares_more_than(limits["memory_bytes"], name):
                 with suppress(ProcessLookupError):
                     os.kill(int(name), signal.SIGKILL)
-        came = signal.sigtimedwait(_PASSED_ON, PROGRAM_LOOK_SECONDS)
+        ready = dict(poll.poll(1000 * PROGRAM_LOOK_SECONDS))
+        if watch.fileno() in ready:
+            for ended, status in _stand_still(watch):
+                if ended == binary:
+                    return status, crowded
         # A sender outside of the namespace has no pid here. Signals from inside are not passed on.
-        if came is not None and came.si_signo != signal.SIGCHLD and not came.si_pid:
-            _send(binary, came.si_signo)
+        for number, sender in _signals(signals) if signals in ready else ():
+            if number != signal.SIGCHLD and not sender:
+                _send(binary, number)
+
+
+def _stand_still(watch: socket.socket) -> Sequence[tuple[int, int]]:
+    """Stop every process until the one that watches lets them go on; returns those that have ended meanwhile."""
+    if watch.recv(1) != cover_watch.FREEZE:  # it has ended: nothing would be closed again
+        os.kill(-1, signal.SIGKILL)
+        os._exit(FAILED)
+    try:
+        stopped = frozen.freeze(time.monotonic() + FREEZE_SECONDS)
+    except frozen.NotFrozen as error:
+        watch.sendall(str(error).encode())
+        watch.recv(1)  # which ends this process
+        os._exit(FAILED)
+    watch.sendall(cover_watch.IS_FROZEN)
+    if watch.recv(1) != cover_watch.GO_ON:
+        os._exit(FAILED)
+    stopped.thaw()
+    return stopped.ended
 
 
 def _shares_more_than(most: int, process: str) -> bool:
@@ -356,7 +445,7 @@ def _filter(orders: dict[str, Any]) -> bytes:
 
 def _filter_of_first(orders: dict[str, Any]) -> bytes:
     """The seccomp filter of the first process: it starts nothing more, and makes no sockets."""
-    return seccomp.program(abi=orders["landlock"], unix="judges" if orders["unix"] else "none")
+    return seccomp.program(abi=orders["landlock"], unix="judges" if orders["unix"] else "none", traces=True)
 
 
 def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.PathRule, int | None]:

@@ -184,7 +184,7 @@ _OF_FILES = late_pattern(
     r"|\.(?:hg|svn|bzr|jj)",  # a directory of that name would make a repository of the project, for builds and editors
     re.IGNORECASE,
 )
-_TEXTS = {"commondir": b".\n"}  # of git, which stops at an empty one: its common directory is its own
+_TEXTS = {"commondir": ".\n"}  # of git, which stops at an empty one: its common directory is its own
 
 
 class _Held(Struct, frozen=True):
@@ -199,6 +199,7 @@ class Placeholders:
 
     def __init__(self) -> None:
         self._held: list[_Held] = []
+        self._names: list[str] = []
         self._directories: list[str] = []  # those that were made on the way to one, outer ones first
 
     def hold(self, paths: Iterable[str]) -> list[str]:
@@ -207,8 +208,8 @@ class Placeholders:
         They are missing, or what stands for them may go before this program ends: the caller must refuse every new
         name beside them.
         """
-        not_held = []
-        for path in paths:
+        not_held, self._names = [], [*paths]
+        for path in self._names:
             try:
                 self._make_directories(os.path.dirname(path))
                 held = self._hold(path)
@@ -225,14 +226,27 @@ class Placeholders:
 
     def release(self) -> None:
         """Remove the placeholders that nobody else holds and nobody has written to."""
+        made = self._made_meanwhile()
         for held in reversed(self._held):
             with suppress(OSError):  # another program needs it, or it is gone
                 remove_placeholder(held.path, held.fd)
             os.close(held.fd)
-        for path in reversed(self._directories):
+        for path in self._names:
+            with suppress(OSError):  # as above
+                _remove(path)
+        for path in (*made, *reversed(self._directories)):
             with suppress(OSError):  # something is in it
                 os.rmdir(path)
-        self._held, self._directories = [], []
+        self._held, self._names, self._directories = [], [], []
+
+    def _made_meanwhile(self) -> list[str]:
+        """The directories that were made anew for placeholders while the program ran, inner ones first."""
+        made = set()
+        for path in self._names:
+            with suppress(OSError):
+                while is_placeholder(os.lstat(path := os.path.dirname(path))):
+                    made.add(path)
+        return sorted(made, reverse=True)
 
     def _make_directories(self, directory: str) -> None:
         if os.path.realpath(directory) != directory:
@@ -274,11 +288,28 @@ def _may_go(path: str) -> bool:
         return True
 
 
+def _remove(path: str) -> None:
+    """Remove a placeholder that was made while the program ran (see `cover_watch`)."""
+    if is_placeholder(os.lstat(path)):
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            remove_placeholder(path, fd)
+        finally:
+            os.close(fd)
+
+
+def placeholder_text(path: str) -> str | None:
+    """What is in the file that stands for a closed name; None if a directory does."""
+    name = os.path.basename(path)
+    return _TEXTS.get(name, "") if _OF_FILES.fullmatch(name) else None
+
+
 def _make(path: str) -> None:
-    if _OF_FILES.fullmatch(os.path.basename(path)):
+    text = placeholder_text(path)
+    if text is not None:
         fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(_TEXTS.get(os.path.basename(path), b""))
+        with os.fdopen(fd, "w") as file:
+            file.write(text)
     else:
         os.mkdir(path, 0o700)
     os.utime(path, ns=(PLACEHOLDER_TIME, PLACEHOLDER_TIME), follow_symlinks=False)

@@ -99,7 +99,8 @@ class LocalProcesses:
                 trouble = await _to_its_end(inside.watch.ended())
         if trouble is not None:
             raise trouble
-        return replace(finished, reason=_limit(used, inside) or ("LIMIT_OUTPUT" if finished.truncated else ""))
+        reason = _limit(used, inside) or ("LIMIT_OUTPUT" if finished.truncated else "")
+        return replace(finished, reason=reason, detail=_detail(inside))
 
 
 def _inside(command: Command, walls: Walls) -> Command:
@@ -222,6 +223,10 @@ def _limit(used: Used | None, command: Command) -> Reason | Literal[""]:
     return command.watch.limit(used) if command.watch is not None else ""
 
 
+def _detail(command: Command) -> str:
+    return command.watch.detail if command.watch is not None else ""
+
+
 class _Running:
     """A running program whose streams were handed over."""
 
@@ -272,7 +277,8 @@ class _Running:
         """Set `ending`, after the program and its walls are gone."""
         if self._ended is not None:
             (used,) = self._ended
-            self.ending = Ending(_LATE if used is None else used.returncode, _limit(used, self._command))
+            code = _LATE if used is None else used.returncode
+            self.ending = Ending(code, _limit(used, self._command), _detail(self._command))
 
     def stop(self) -> None:
         """Stop watching its pipes."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from licet.core.algebra.rules import Capability
-from licet.core.algebra.scope import inside
+from licet.core.algebra.scope import inside, visible
 from licet.core.decision.placing import inspection_of
 from licet.core.decision.reach import Reach
 from licet.core.decision.request import Reason
@@ -47,7 +47,7 @@ from licet.sandbox.grant_paths import (
 )
 from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.namespaces import DEVICES, PROXY, SHARED_MEMORY, TERMINALS
-from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
+from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_ENDING, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
 from licet.sandbox.programs.program_files import (
     MADE_FILES,
     SYSTEM,
@@ -56,6 +56,7 @@ from licet.sandbox.programs.program_files import (
     made_files,
     name_of_binary,
     of_binary,
+    placeholder_text,
 )
 from licet.sandbox.programs.unseen_by_git import with_unseen
 
@@ -178,14 +179,20 @@ class _CallWalls:
         """The same command with its walls; it must be run in the running loop."""
         limits, placeholders = self._limits, Placeholders()
         try:
-            missing = placeholders.hold(closed_names(self._grant)) if self._spaces else ()
-            return self._around(command, limits, placeholders, missing)
+            closed = closed_names(self._grant) if self._spaces else []
+            missing = placeholders.hold(closed)
+            return self._around(command, limits, placeholders, missing, closed)
         except BaseException:
             placeholders.release()
             raise
 
     def _around(
-        self, command: Command, limits: Mapping[str, int], placeholders: Placeholders, missing: Collection[str]
+        self,
+        command: Command,
+        limits: Mapping[str, int],
+        placeholders: Placeholders,
+        missing: Collection[str],
+        closed: Iterable[str],
     ) -> Command:
         # Of this start alone, and looked at once the missing names are held: a line may have left links for the next.
         real = RealPaths()
@@ -251,6 +258,7 @@ class _CallWalls:
                     "contents": shown.contents,
                     "names": shown.names,
                     "keys": shown.keys,
+                    "closed": {path: placeholder_text(path) for path in closed},
                 },
                 "rules": (*common, *granted),
             }
@@ -497,7 +505,7 @@ def limits_of(reach: Reach, defaults: Mapping[str, int] = OF_A_TOOL) -> Mapping[
     return {**defaults, **limits}
 
 
-_OF_THE_LAUNCHER: Mapping[bytes, Reason] = {b"LIMIT_PROCESSES": "LIMIT_PROCESSES", b"LIMIT_DISK": "LIMIT_DISK"}
+_OF_LAUNCHERS: tuple[Reason, ...] = ("LIMIT_PROCESSES", "LIMIT_DISK", "CLOSED_FILE_REPLACED")
 
 
 class _LateEgress:
@@ -553,7 +561,8 @@ class LauncherClient:
         text = json.dumps(orders).encode()
         self._loop = asyncio.get_running_loop()
         self._egress, self._scratch = egress, scratch
-        self._limit = b""
+        self._limit: Reason | Literal[""] = ""
+        self.detail = ""
         self._said = bytearray()
         self._near, far = socket.socketpair()
         self._near.setblocking(False)
@@ -574,7 +583,9 @@ class LauncherClient:
             await self._task
         self._near.close()
         with suppress(BlockingIOError):  # no reason was reported
-            self._limit = os.read(self._ending, 64)
+            name, _, detail = os.read(self._ending, LONGEST_ENDING).decode(errors="replace").partition(" ")
+            self._limit = next((reason for reason in _OF_LAUNCHERS if reason == name), "")
+            self.detail = visible(detail) if self._limit else ""
         os.close(self._ending)
         self._placeholders.release()
         if self._egress is not None:
@@ -585,6 +596,8 @@ class LauncherClient:
 
     def limit(self, used: Used) -> Reason | Literal[""]:
         """Which limit ended the program, as the kernel and the first process of its namespace report it."""
+        if self.detail:
+            return self._limit
         killed = used.returncode == -signal.SIGKILL
         most = self._limits["cpu_seconds"]
         if most is not None and (used.returncode == -signal.SIGXCPU or (killed and used.cpu_seconds >= most)):
@@ -595,7 +608,7 @@ class LauncherClient:
         if used.returncode and used.memory_bytes >= self._limits["memory_bytes"] * 9 // 10:
             return "LIMIT_MEMORY"
         # Reported by the launcher, from outside of the program's namespace.
-        return _OF_THE_LAUNCHER.get(self._limit, "")
+        return self._limit
 
     async def _attend(self, orders: bytes) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):

@@ -1,0 +1,125 @@
+"""Tells what happens to some names in directories of the host: made, moved, removed, written.
+
+The kernel says nothing in a table of mounts when a name with a mount on it is renamed. inotify does.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from licet.sandbox.kernel import system_calls
+from licet.sandbox.limits import NAME_EVENTS_AT_ONCE
+
+MODIFY, CLOSE_WRITE, OPEN = 0x2, 0x8, 0x20
+MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
+OF_NAMES = MOVED_FROM | MOVED_TO | CREATE | DELETE  # another file, or none, has the name now
+_OVERFLOW, _ONLY_DIRECTORIES = 0x4000, 0x01000000
+_HEAD = struct.Struct("=iIII")  # watch, mask, cookie, length of the name
+_TOO_MANY = "the kernel gives this user no more {}: raise `{}`, or end programs that watch many files"
+
+
+class NameEvent(NamedTuple):
+    """Something that happened to a path; `mask` says what."""
+
+    path: str
+    mask: int
+
+
+class Overflow(Exception):
+    """More happened than the kernel keeps."""
+
+
+class NameEvents:
+    """Events of some paths and of the directories on the way to them, up to the file system of the root directory.
+
+    `paths` says of each path whether it matters that it is opened.
+    """
+
+    def __init__(self, paths: Mapping[str, bool]) -> None:
+        self._names: dict[str, set[bytes]] = {}  # by directory
+        self._opened: set[str] = set()
+        for path, opened in paths.items():
+            if opened:
+                self._opened.add(os.path.dirname(path))
+            for inner in (path, *_above(path)):
+                self._names.setdefault(os.path.dirname(inner), set()).add(os.fsencode(os.path.basename(inner)))
+        self._own_device = os.stat("/").st_dev
+        self._watches: dict[str, int] = {}
+        self._directories: dict[int, str] = {}
+        number = system_calls.NUMBERS[system_calls.machine()]["inotify_init1"]
+        try:
+            self._file = system_calls.syscall("inotify_init1", number, os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            if error.errno == errno.EMFILE:
+                text = _TOO_MANY.format("instances of inotify", "fs.inotify.max_user_instances")
+                raise OSError(error.errno, text) from error
+            raise
+
+    def fileno(self) -> int:
+        """The file that is readable when something happened."""
+        return self._file
+
+    def watch(self) -> None:
+        """Watch the directories that are there now. Raises `OSError` if a name could be changed unseen."""
+        for directory in sorted(self._names):
+            try:
+                if os.stat(directory).st_dev == self._own_device:
+                    continue  # nothing of the host is there
+                watch = self._add(directory)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            before = self._watches.get(directory)
+            if before is not None and before != watch:
+                self._remove(before)
+            self._watches[directory] = watch
+            self._directories[watch] = directory
+
+    def read(self) -> list[NameEvent]:
+        """What happened since the last time, oldest first. Raises `Overflow` if something is missing in it."""
+        try:
+            text = os.read(self._file, NAME_EVENTS_AT_ONCE)
+        except BlockingIOError:
+            return []
+        return list(self._events(text))
+
+    def _events(self, text: bytes) -> Iterator[NameEvent]:
+        start = 0
+        while start < len(text):
+            watch, mask, _, length = _HEAD.unpack_from(text, start)
+            start += _HEAD.size + length
+            if mask & _OVERFLOW:
+                raise Overflow
+            directory = self._directories.get(watch)
+            if directory is None:
+                continue
+            name = text[start - length : start].rstrip(b"\0")
+            if name in self._names[directory]:
+                yield NameEvent(os.path.join(directory, os.fsdecode(name)), mask)
+
+    def _add(self, directory: str) -> int:
+        number = system_calls.NUMBERS[system_calls.machine()]["inotify_add_watch"]
+        mask = MODIFY | CLOSE_WRITE | OF_NAMES | (OPEN if directory in self._opened else 0) | _ONLY_DIRECTORIES
+        try:
+            return system_calls.syscall(f"watch {directory}", number, self._file, os.fsencode(directory), mask)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                text = _TOO_MANY.format("watches of inotify", "fs.inotify.max_user_watches")
+                raise OSError(error.errno, text) from error
+            if error.errno == errno.EACCES and not os.access(directory, os.W_OK):
+                return -1  # this user can change no name there
+            raise
+
+    def _remove(self, watch: int) -> None:
+        number = system_calls.NUMBERS[system_calls.machine()]["inotify_rm_watch"]
+        self._directories.pop(watch, None)
+        with suppress(OSError):  # its directory is gone, and the watch with it
+            system_calls.syscall("inotify_rm_watch", number, self._file, watch)
+
+
+def _above(path: str) -> Iterable[str]:
+    """The directories around a path, without the root."""
+    while (path := os.path.dirname(path)) != "/":
+        yield path

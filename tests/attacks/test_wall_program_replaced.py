@@ -1,0 +1,546 @@
+"""Somebody on the host replaces a file that is closed to a program, and the program uses what is there now.
+
+The person means no harm: `git config`, `sed -i`, an editor or `git switch` write a new file and give it the old name,
+and what the walls had mounted over the old one is gone with it.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from attacks.walled_programs import PYTHON, Programs, needs_namespaces
+from licet.events import CapabilityDenied
+from licet.ports import Finished
+from licet.sandbox.programs import supervisor_client
+
+pytestmark = [needs_namespaces, pytest.mark.who]
+PATIENCE = 60.0  # seconds; for what comes at once on a machine that has time
+NEW = "new"
+
+# It does what it is told by files, and says what came of it in files.
+PROGRAM = """
+import ctypes, json, mmap, os, signal, socket, sys, time
+top, held = sys.argv[1], []
+libc = ctypes.CDLL(None)
+env, config, hooks = top + "/.env", top + "/.git/config", top + "/.vscode"
+
+def read(path):
+    with open(path) as file: return file.read()
+def write(path):
+    with open(path, "a") as file: file.write("planted")
+    return "written"
+def opened(path, flags):
+    held.append(os.open(path, flags))
+    return "held"
+def linked(path):
+    os.link(path, path + ".link")
+    return "linked"
+def mapped(path):
+    file = os.open(path, os.O_RDWR)
+    libc.mmap(None, 4096, 3, 1, file, 0)  # `mmap.mmap` keeps a copy of the file open
+    os.close(file)
+    return "mapped"
+def inside(path):
+    os.chdir(path)
+    return "inside"
+def sent(path):
+    near, far = socket.socketpair()
+    with open(path) as file: socket.send_fds(near, [b"x"], [file.fileno()])
+    held.extend((near, far))
+    return "sent"
+def moved(path):
+    os.rename(path, path + ".moved")
+    return "moved"
+def gone(path):
+    os.unlink(path)
+    return "removed"
+def forked(path):
+    file = os.open(path, os.O_RDONLY)
+    if not os.fork():
+        time.sleep(1000)
+    os.close(file)
+    return "forked"
+def nothing(): return "nothing"
+def hammer(path):
+    while not os.path.exists(top + "/enough"):
+        try: write(path)
+        except OSError: pass
+
+def say(name, text):
+    with open(top + "/" + name + ".part", "w") as file: file.write(text)
+    os.rename(top + "/" + name + ".part", top + "/" + name)
+
+say("started", "")
+number = 0
+while True:
+    while not os.path.exists(f"{top}/do-{number}"): time.sleep(0.005)
+    with open(f"{top}/do-{number}") as file: what = file.read()
+    if what == "end": break
+    try: said = str(eval(what))
+    except OSError as error: said = type(error).__name__
+    say(f"did-{number}", said)
+    number += 1
+print("ended by itself")
+"""
+
+
+class Run:
+    """A program behind walls that does what it is told, in a directory with closed names."""
+
+    def __init__(self, where: Path, *, watched: bool) -> None:
+        self.top, self._watched = where, watched
+        self._number = 0
+        self.finished: Finished | None = None
+        self.programs = Programs(
+            "namespaces",
+            [f"fs:*:{where}"],
+            deny=[
+                f"fs:*:{where}/.env",
+                *(f"fs:{act}:{where}/{name}" for act in CHANGES for name in CLOSED),
+            ],
+            effect="destructive",
+            seconds=PATIENCE,
+        )
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        before = supervisor_client.PRELUDE
+        if not self._watched:
+            supervisor_client.PRELUDE = before + supervisor_client._IMPORT_LICET + BLIND
+        try:
+            self.finished = self.programs.run(PYTHON, "-I", "-S", "-c", PROGRAM, str(self.top))
+        finally:
+            supervisor_client.PRELUDE = before
+
+    def start(self) -> None:
+        """Start it, and wait until it runs."""
+        self._thread.start()
+        assert eventually(lambda: (self.top / "started").exists() or not self._thread.is_alive())
+
+    def tell(self, what: str) -> str:
+        """Have it do something; what came of it, or an empty text if it was ended."""
+        number, self._number = self._number, self._number + 1
+        part = self.top / "part"
+        part.write_text(what)
+        part.rename(self.top / f"do-{number}")
+        did = self.top / f"did-{number}"
+        assert eventually(lambda: did.exists() or not self._thread.is_alive())
+        return did.read_text() if did.exists() else ""
+
+    def wait_until_ended(self) -> Finished:
+        """Wait until its walls have ended it."""
+        assert eventually(lambda: not self._thread.is_alive())
+        return self.end()
+
+    def end(self) -> Finished:
+        """End it, if it was not ended."""
+        if self._thread.is_alive():
+            (self.top / f"do-{self._number}").write_text("end")
+        self._thread.join(PATIENCE)
+        assert self.finished is not None
+        return self.finished
+
+    def process(self) -> int:
+        """The program, by its id on the host."""
+        wanted = os.fsencode(self.top)
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with suppress(OSError):
+                if Path(f"/proc/{name}/cmdline").read_bytes().split(b"\0")[-2:-1] == [wanted]:
+                    return int(name)
+        raise AssertionError("it does not run")
+
+    def watcher(self) -> int:
+        """The process of its walls that waits outside of its namespace."""
+        return parent(parent(self.process()))
+
+    def is_closed(self, name: str) -> bool:
+        """Whether something is mounted over a name, and the program goes on."""
+        path = str(self.top / name)
+        with suppress(AssertionError, OSError):
+            process = self.process()
+            mounts = Path(f"/proc/{process}/mountinfo").read_text().splitlines()
+            status = Path(f"/proc/{process}/status").read_text()
+            return any(line.split()[4] == path for line in mounts) and "TracerPid:\t0" in status
+        return False
+
+    def wait_until_closed(self, name: str) -> None:
+        """Wait until a name is closed again."""
+        assert eventually(lambda: self.is_closed(name) or not self._thread.is_alive())
+        assert self._thread.is_alive(), self.finished
+
+    @contextmanager
+    def nobody_watching(self) -> Iterator[None]:
+        """Make the moment longer in which a name is open."""
+        watcher = self.watcher()
+        os.kill(watcher, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(watcher, signal.SIGCONT)
+
+
+CHANGES, CLOSED = ("write", "delete"), (".git/config", ".vscode", "new.json", "other.json")
+# What the supervisor runs first when nobody shall watch.
+BLIND = """
+from licet.sandbox.kernel import cover_watch
+cover_watch.CoverWatch.look = lambda watch, ready: None
+cover_watch.CoverWatch.register = lambda watch, poll: None
+"""
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.005)
+    return True
+
+
+def parent(process: int) -> int:
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """A repository with a branch that has another file of a closed name."""
+    top = (tmp_path / "top").resolve()
+    top.mkdir()
+    (top / "new.json").write_text("{}")
+    git = ("git", "-C", str(top), "-c", "user.name=me", "-c", "user.email=me@example.com")
+    tool(*git, "init", "--initial-branch", "main")
+    tool(*git, "add", ".")
+    tool(*git, "commit", "--message", "first")
+    tool(*git, "switch", "--create", "other")
+    (top / "new.json").write_text("{1: 2}")
+    tool(*git, "commit", "--all", "--message", "other")
+    tool(*git, "switch", "main")
+    (top / ".env").write_text("TOKEN=secret\n")
+    (top / ".vscode").mkdir()
+    return top
+
+
+@contextmanager
+def run(top: Path, *, watched: bool = True) -> Iterator[Run]:
+    made = Run(top, watched=watched)
+    made.start()
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def tool(*command: str) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no `{command[0]}` here")
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def replaced(path: Path) -> None:
+    other = path.with_name(path.name + ".other")
+    other.write_text(NEW)
+    other.rename(path)
+
+
+def removed_and_made(path: Path) -> None:
+    path.unlink()
+    path.write_text(NEW)
+
+
+def moved_and_made(path: Path) -> None:
+    path.rename(path.with_name(path.name + "~"))
+    path.write_text(NEW)
+
+
+def exchanged(path: Path) -> None:
+    other = path.with_name(path.name + ".other")
+    other.write_text(NEW)
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.renameat2(-100, os.fsencode(other), -100, os.fsencode(path), 2) == 0
+
+
+def directory_moved_and_made(path: Path) -> None:
+    path.parent.rename(path.parent.with_name(path.parent.name + "~"))
+    path.parent.mkdir()
+    path.write_text(NEW)
+
+
+def made_a_directory(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "file").write_text(NEW)
+
+
+def a_directory_replaced(path: Path) -> None:
+    other = path.with_name("other")
+    other.mkdir()
+    other.rename(path)
+
+
+def configured(path: Path) -> None:
+    tool("git", "config", "-f", str(path), "user.name", "me")
+
+
+def configured_twice(path: Path) -> None:
+    configured(path)
+    tool("git", "config", "-f", str(path), "user.email", "me@example.com")
+
+
+def edited(path: Path) -> None:
+    tool("sed", "-i", "s/secret/other/", str(path))
+
+
+def moved_over(path: Path) -> None:
+    path.with_name("x").write_text(NEW)
+    tool("mv", str(path.with_name("x")), str(path))
+
+
+def switched(path: Path) -> None:
+    """Another branch has another file of this name."""
+    git = ("git", "-C", str(path.parent), "-c", "user.name=me", "-c", "user.email=me@example.com")
+    tool(*git, "switch", "other")
+
+
+def a_directory_made_again(path: Path) -> None:
+    path.rmdir()
+    path.mkdir()
+
+
+def a_directory_moved_and_made(path: Path) -> None:
+    path.rename(path.with_name("old"))
+    path.mkdir()
+
+
+def a_directory_removed(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+def moved_by_host(path: Path) -> None:
+    path.rename(path.with_name("moved-by-host"))
+
+
+def directory_moved(path: Path) -> None:
+    path.parent.rename(path.parent.with_name("old-git"))
+
+
+# What somebody does on the host: the closed name, and what is done to it.
+OPERATIONS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "git config": (".git/config", configured),
+    "two git configs": (".git/config", configured_twice),
+    "git switch": ("new.json", switched),
+    "sed -i": (".env", edited),
+    "mv": (".env", moved_over),
+    "replaced": (".env", replaced),
+    "a read-only file replaced": (".git/config", replaced),
+    "removed and made": (".env", removed_and_made),
+    "a read-only file removed and made": (".git/config", removed_and_made),
+    "moved and made": (".env", moved_and_made),
+    "a read-only file moved and made": (".git/config", moved_and_made),
+    "exchanged": (".env", exchanged),
+    "a read-only file exchanged": (".git/config", exchanged),
+    "its directory moved and made": (".git/config", directory_moved_and_made),
+    "a file becomes a directory": (".env", made_a_directory),
+    "an empty directory removed and made": (".vscode", a_directory_made_again),
+    "an empty directory replaced": (".vscode", a_directory_replaced),
+    "a directory moved and made": (".vscode", a_directory_moved_and_made),
+    "a placeholder replaced": ("other.json", replaced),
+    "a placeholder moved and made": ("other.json", moved_and_made),
+}
+# Where nothing has the name afterwards.
+REMOVALS: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "removed": (".env", Path.unlink),
+    "a read-only file removed": (".git/config", Path.unlink),
+    "moved": (".env", moved_by_host),
+    "a placeholder removed": ("other.json", Path.unlink),
+    "a placeholder moved": ("other.json", moved_by_host),
+    "an empty directory removed": (".vscode", Path.rmdir),
+    "its directory moved": (".git/config", directory_moved),
+    "its directory removed": (".git/config", a_directory_removed),
+}
+
+
+def used(path: Path, name: str) -> str:
+    """How a program uses what is at a closed name."""
+    if name == ".vscode":
+        return f'write("{path}/settings.json")'
+    return f'read("{path}")' if name == ".env" and not path.is_dir() else f'write("{path}")'
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.sampled(8)
+def test_a_closed_name_that_somebody_replaces_stays_closed(operation: str, top: Path) -> None:
+    name, act = OPERATIONS[operation]
+    path = top / name
+    for watched in (False, True):
+        directory = top.with_name(f"top-{watched}")
+        shutil.copytree(top, directory)
+        path = directory / name
+        with run(directory, watched=watched) as program:
+            assert program.tell(used(path, name)).endswith("Error")
+            act(path)
+            if watched:
+                program.wait_until_closed(name)
+            said = (
+                program.tell(used(path, name))
+                if not (name == ".env" and path.is_dir())
+                else program.tell(f'os.listdir("{path}")')
+            )
+            assert said.endswith("Error") == watched, (watched, said)
+        assert program.end().reason == "", program.end()
+        assert b"ended by itself" in program.end().stdout_bytes
+
+
+@pytest.mark.parametrize("operation", REMOVALS)
+@pytest.mark.sampled(4)
+def test_a_closed_name_that_somebody_removes_cannot_be_made(operation: str, top: Path) -> None:
+    name, act = REMOVALS[operation]
+    for watched in (False, True):
+        directory = top.with_name(f"top-{watched}")
+        shutil.copytree(top, directory)
+        path = directory / name
+        planted = f'(os.makedirs("{path.parent}", exist_ok=True), open("{path}", "w").write("planted"))'
+        with run(directory, watched=watched) as program:
+            assert program.tell(planted).endswith("Error")
+            act(path)
+            if watched:
+                program.wait_until_closed(name)
+            assert program.tell(planted).endswith("Error") == watched
+        assert program.end().reason == "", program.end()
+        # What stood for it is gone with the program.
+        assert os.path.lexists(path) != watched
+        assert path.parent.exists() != (watched and "its directory" in operation)
+
+
+# What a program does in the moment in which a name is open: the name, what it does, and what is said of it.
+MEANWHILE = {
+    "writes": (".git/config", 'write("{}")', "it was written while it was open"),
+    "reads": (".env", 'read("{}")', "it was opened before it was hidden again"),
+    "links": (".git/config", 'linked("{}")', "has a second name now"),
+    "holds it open": (".git/config", 'opened("{}", os.O_RDONLY)', "a process has"),
+    "holds its path": (".git/config", 'opened("{}", os.O_PATH)', "a process has"),
+    "passes it to a child": (".git/config", 'forked("{}")', "a process has"),
+    "maps": (".git/config", 'mapped("{}")', "mapped"),
+    "sends it to itself": (".git/config", 'sent("{}")', "on their way from one process to another"),
+    "moves it away": (".env", 'moved("{}")', "it was moved away while it was open"),
+}
+
+
+@pytest.mark.parametrize("deed", MEANWHILE)
+@pytest.mark.sampled(5)
+def test_what_a_program_got_hold_of_meanwhile_ends_it(deed: str, top: Path) -> None:
+    name, act, told = MEANWHILE[deed]
+    path = top / name
+    with run(top) as program:
+        process = program.process()
+        with program.nobody_watching():
+            replaced(path)
+            assert not program.tell(act.format(path)).endswith("Error")
+        finished = program.wait_until_ended()
+    assert finished.reason == "CLOSED_FILE_REPLACED"
+    assert str(path) in finished.detail
+    assert told in finished.detail
+    assert finished.exit_code == -signal.SIGKILL
+    assert not os.path.exists(f"/proc/{process}")
+    denied = [event for event in program.programs.grant.events if isinstance(event, CapabilityDenied)]
+    assert [event.reason for event in denied] == ["CLOSED_FILE_REPLACED"]
+
+
+def test_what_a_program_got_of_a_directory_meanwhile_ends_it(top: Path) -> None:
+    with run(top) as program:
+        with program.nobody_watching():
+            (top / ".vscode").rmdir()
+            (top / ".vscode").mkdir()
+            assert program.tell(f'inside("{top}/.vscode")') == "inside"
+        finished = program.wait_until_ended()
+    assert finished.reason == "CLOSED_FILE_REPLACED"
+    assert "a process uses" in finished.detail
+
+
+def test_a_program_that_did_nothing_meanwhile_goes_on(top: Path) -> None:
+    with run(top) as program:
+        with program.nobody_watching():
+            replaced(top / ".env")
+            assert program.tell("nothing()") == "nothing"
+        program.wait_until_closed(".env")
+        assert program.tell(f'read("{top}/.env")') == "PermissionError"
+    assert program.end().reason == ""
+
+
+def test_several_names_at_once(top: Path) -> None:
+    with run(top) as program:
+        with program.nobody_watching():
+            replaced(top / ".env")
+            moved_and_made(top / ".git" / "config")
+            (top / ".vscode").rmdir()
+            (top / "other.json").unlink()
+        for name in (".env", ".git/config", ".vscode", "other.json"):
+            program.wait_until_closed(name)
+        assert program.tell(f'read("{top}/.env")') == "PermissionError"
+        assert program.tell(f'write("{top}/.git/config")') == "OSError"
+    assert program.end().reason == ""
+
+
+def test_a_link_in_its_place_ends_the_program(top: Path) -> None:
+    with run(top) as program:
+        (top / ".env").unlink()
+        (top / ".env").symlink_to(top / ".git" / "config")
+        assert program.wait_until_ended().reason == "CLOSED_FILE_REPLACED"
+
+
+def test_a_program_that_writes_as_fast_as_it_can(top: Path) -> None:
+    # Either it is ended, or the file is as the person has written it, and closed.
+    config = top / ".git" / "config"
+    with run(top) as program:
+        thread = threading.Thread(target=program.tell, args=(f'hammer("{config}")',))
+        thread.start()
+        for number in range(5):
+            if program.finished is None:
+                tool("git", "config", "-f", str(config), "user.name", f"me{number}")
+                assert eventually(lambda: program.is_closed(".git/config") or program.finished is not None)
+        (top / "enough").write_text("")
+        thread.join(PATIENCE)
+        finished = program.end()
+    assert finished.reason == "CLOSED_FILE_REPLACED" or "planted" not in config.read_text()
+
+
+def test_a_stopped_job_stays_stopped_and_a_running_one_is_not_reported(top: Path) -> None:
+    command = "[sys.executable, '-c', 'import time; time.sleep(1000)']"
+    code = f"globals().update(one=os.posix_spawn(sys.executable, {command}, dict()))"
+    with run(top) as program:
+        assert program.tell(code) == "None"
+        assert program.tell(code.replace("one=", "two=")) == "None"
+        assert program.tell("(os.kill(one, signal.SIGSTOP), os.waitpid(one, os.WUNTRACED)[0] == one)").endswith("True)")
+        program.tell("globals().update(before=time.monotonic())")
+        replaced(top / ".env")
+        program.wait_until_closed(".env")
+        assert program.tell("open(f'/proc/{one}/stat').read().rpartition(')')[2].split()[0]") == "T"
+        assert program.tell("open(f'/proc/{two}/stat').read().rpartition(')')[2].split()[0]") in ("S", "R")
+        assert program.tell("os.waitpid(-1, os.WUNTRACED | os.WNOHANG)") == "(0, 0)"
+    assert program.end().reason == ""
+
+
+def test_a_file_that_is_replaced_all_the_time_stops_no_program_for_ever(top: Path) -> None:
+    with run(top) as program:
+        for _ in range(300):
+            replaced(top / ".env")
+        program.wait_until_closed(".env")
+        assert program.tell("nothing()") == "nothing"
+    assert program.end().reason == ""
+
+
+def test_a_program_ends_with_the_process_that_watches(top: Path) -> None:
+    with run(top) as program:
+        process = program.process()
+        os.kill(program.watcher(), signal.SIGKILL)
+        finished = program.wait_until_ended()
+    assert finished.exit_code == -signal.SIGKILL
+    assert not os.path.exists(f"/proc/{process}")
