@@ -165,6 +165,7 @@ class KernelPaths(Struct, frozen=True):
     hide: tuple[str, ...]
     hold: tuple[str, ...]  # directories on the way to a closed path: a private root keeps them from being moved
     rules: tuple[KernelRule, ...]
+    absent: tuple[str, ...] = ()  # closed paths that are missing where the call only reads: somebody may make them
 
 
 def kernel_paths(
@@ -218,7 +219,9 @@ def kernel_paths(
     # What is mounted to be read cannot be written: where writes are granted too, it is there already.
     also = {path for path, led in reads.items() if inside(path, everywhere) and inside(led, changed.values())}
     only_read = tuple(path for path in reads if path not in also)
-    return KernelPaths((*only_read, *kept), tuple(changed), hide, hold, rules)
+    shown = (*reads, *reads.values())
+    absent = (path for path in unread if path not in hide and inside(path, shown) and not inside(path, everywhere))
+    return KernelPaths((*only_read, *kept), tuple(changed), hide, hold, rules, tuple(absent))
 
 
 def _links_to(paths: Iterable[str], real: RealPaths) -> list[str]:

@@ -17,7 +17,7 @@ import socket
 import stat
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -39,6 +39,7 @@ from licet.sandbox.limits import (
     BUSY_QUIET_SECONDS,
     CLOSE_SECONDS,
     FREEZE_SECONDS,
+    LONGEST_QUIET_SECONDS,
     MOST_EXPOSED_ENTRIES,
     MOST_REPLACED,
     NAME_PAUSE_SECONDS,
@@ -51,6 +52,7 @@ _O_PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 FREEZE, IS_FROZEN, GO_ON, IS_READY = b"F", b"f", b"G", b"R"
 _REPLACED = "`{}` was replaced or removed from outside while the program ran"
 _LENGTH = 8
+_NOWHERE = -1  # no mount has this id
 _TAKEN = "it was moved away while it was open"
 
 
@@ -124,6 +126,7 @@ class CoverWatch:
         self._watch, self._own = watch, own
         self._keys = frozenset(orders["mounts"].get("keys", ()))
         self._placeholders: Mapping[str, str | None] = orders["mounts"].get("closed", {})
+        self._absent: Sequence[str] = orders["mounts"].get("absent", ())
         self._paused = 0.0
         self._times: deque[float] = deque(maxlen=MOST_REPLACED)
         self._exposed: dict[str, list[int]] = {}  # what was open, and the files that were there
@@ -161,9 +164,9 @@ class CoverWatch:
                 points[mount.point] = number
         self._ids: dict[str, int] = {}
         for path in self._kinds:
-            if path not in points:
+            if path not in points and path not in self._absent:
                 raise Undecided(_REPLACED.format(path))
-            self._ids[path] = points[path]
+            self._ids[path] = points.get(path, _NOWHERE)
         self._files = {path for path in self._kinds if not os.path.isdir(path)}
         self._covers = {number: self._kinds[path] for path, number in self._ids.items()}
         self._spares = {path: _copy_of(path) for path, kind in self._kinds.items() if kind == "copy"}
@@ -368,9 +371,20 @@ class CoverWatch:
                 return
             if time.monotonic() > until:
                 raise OSError(errno.ETIMEDOUT, "it is replaced again and again, so that it cannot be closed")
-            if missing and not self._something(QUIET_SECONDS):
+            if missing and self._stays_missing(missing):
                 for path in missing:
                     self._make(path)
+
+    def _stays_missing(self, paths: Iterable[str]) -> bool:
+        """Whether none of these comes back within a moment; whoever works in its directory is waited for."""
+        longest = time.monotonic() + LONGEST_QUIET_SECONDS
+        while time.monotonic() < longest:
+            before = self._names.count
+            if self._something(QUIET_SECONDS) or any(map(os.path.lexists, paths)):
+                return False
+            if self._names.count == before:
+                break
+        return True
 
     def _must_be_there(self, path: str) -> bool:
         """Whether a program must not make a missing name: a copy hides nothing, unless there was a key."""

@@ -47,6 +47,7 @@ class NameEvents:
             for inner in (path, *_above(path)):
                 self._names.setdefault(os.path.dirname(inner), set()).add(os.fsencode(os.path.basename(inner)))
         self._own_device = os.stat("/").st_dev
+        self.count = 0  # of the times that something happened in these directories, whatever name it was
         self._watches: dict[str, int] = {}
         self._directories: dict[int, str] = {}
         number = system_calls.NUMBERS[system_calls.machine()]["inotify_init1"]
@@ -83,6 +84,7 @@ class NameEvents:
             text = os.read(self._file, NAME_EVENTS_AT_ONCE)
         except BlockingIOError:
             return []
+        self.count += 1
         return list(self._events(text))
 
     def _events(self, text: bytes) -> Iterator[NameEvent]:

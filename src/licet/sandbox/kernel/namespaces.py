@@ -163,6 +163,7 @@ def private_root(
     made: Mapping[str, str] = MappingProxyType({}),
     copies: Sequence[Copy] = (),
     names: Sequence[str] = (),
+    absent: Sequence[str] = (),
     devices: Iterable[str] = DEVICES,
     proc: bool = False,
 ) -> dict[str, CoverKind]:
@@ -183,6 +184,7 @@ def private_root(
       directory that is only read, the directory is made anew, with links to what it had; in one that may be written it
       is an error, because the name would have to be made on the host
     - `names`: other paths of these copies, whose links are kept
+    - `absent`: paths that are missing, and that are to be hidden when somebody makes them; see `cover_watch`
     - `proc`: whether /proc shows the processes of this namespace, read-only and without `PROC_COVERED`. If the kernel
       refuses that, as in a container that hides parts of its own /proc, it stays empty. Terminals that programs make
       for themselves, and the names of open files in /dev, come with it.
@@ -233,6 +235,7 @@ def private_root(
     for path in filter(lambda name: name.startswith(_COPY), os.listdir(".")):
         os.unlink(path)  # the mounts keep it
     covers = _covered(kinds, trees, hidden, filled, copies, lasting)
+    covers |= dict.fromkeys(absent, "hidden")
     if covers:
         os.close(os.open(_inside(HIDDEN_FILE), os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0))
     if proc:

@@ -227,6 +227,7 @@ def _first_process(
         made=mounts["made"],
         copies=list(_copies(mounts)),
         names=mounts.get("names", ()),
+        absent=mounts.get("absent", ()),
         proc=True,
     )
     cover_watch.send_covers(watch, covers)

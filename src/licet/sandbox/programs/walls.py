@@ -180,8 +180,7 @@ class _CallWalls:
         limits, placeholders = self._limits, Placeholders()
         try:
             closed = closed_names(self._grant) if self._spaces else []
-            missing = placeholders.hold(closed)
-            return self._around(command, limits, placeholders, missing, closed)
+            return self._around(command, limits, placeholders, placeholders.hold(closed), closed)
         except BaseException:
             placeholders.release()
             raise
@@ -259,6 +258,7 @@ class _CallWalls:
                     "names": shown.names,
                     "keys": shown.keys,
                     "closed": {path: placeholder_text(path) for path in closed},
+                    "absent": paths.absent,
                 },
                 "rules": (*common, *granted),
             }
