@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from licet.sandbox.kernel import holders, mounts
 from licet.sandbox.kernel.name_events import (
@@ -30,7 +30,6 @@ from licet.sandbox.kernel.name_events import (
     MOVED_TO,
     OF_NAMES,
     OPEN,
-    NameEvent,
     NameEvents,
     Overflow,
 )
@@ -114,11 +113,6 @@ class _History:
             self._is_complete = True
 
 
-class _Mount(NamedTuple):
-    parent: int
-    point: str
-
-
 class CoverWatch:
     """The watch over the names that are covered for one program. `orders` are those of the launcher."""
 
@@ -140,7 +134,7 @@ class CoverWatch:
             try:
                 self._begin()
             except (OSError, Undecided) as error:
-                self._watch.sendall(str(error).encode())
+                self._watch.sendall(str(error).encode(errors="backslashreplace"))
                 raise
         self._watch.sendall(IS_READY)
         return bool(self._kinds)
@@ -153,15 +147,8 @@ class CoverWatch:
         self._names.watch()
         self._forget()
         table = self._mounts()
-        inner = {mount.parent for mount in table.values()}
-        above = {number for number in inner if number in table}
-        points: dict[str, int] = {}
-        for number, mount in table.items():
-            covered = number in above and any(
-                other.parent == number and other.point == mount.point for other in table.values()
-            )
-            if not covered:
-                points[mount.point] = number
+        beneath = {parent for parent, point in table.values() if parent in table and table[parent][1] == point}
+        points = {point: number for number, (_, point) in table.items() if number not in beneath}
         self._ids: dict[str, int] = {}
         for path in self._kinds:
             if path not in points and path not in self._absent:
@@ -170,7 +157,6 @@ class CoverWatch:
         self._files = {path for path in self._kinds if not os.path.isdir(path)}
         self._covers = {number: self._kinds[path] for path, number in self._ids.items()}
         self._spares = {path: _copy_of(path) for path, kind in self._kinds.items() if kind == "copy"}
-        self._counts_sent = holders.counts_sent_files(self._own)
 
     def register(self, poll: "select.poll") -> None:
         """Let a poll wake when something may have happened."""
@@ -233,13 +219,13 @@ class CoverWatch:
     def _add_events(self) -> bool:
         """Read the events of names; whether one of the names may be another file now."""
         try:
-            events: list[NameEvent] = self._names.read()
+            events = self._names.read()
         except Overflow as error:
             raise Undecided("more happens to files that are closed to the program than can be followed") from error
-        for event in events:
-            if event.path in self._histories:
-                self._histories[event.path].add(event.mask)
-        return any(event.mask & OF_NAMES for event in events)
+        for path, mask in events:
+            if path in self._histories:
+                self._histories[path].add(mask)
+        return any(mask & OF_NAMES for _, mask in events)
 
     def _check_histories(self) -> None:
         for path, history in self._histories.items():
@@ -271,9 +257,7 @@ class CoverWatch:
         often = len(self._times) == MOST_REPLACED and self._times[-1] - self._times[0] < CLOSE_SECONDS
         while self._something(BUSY_QUIET_SECONDS if often else 0.0):
             self._settle(until)
-            if (
-                time.monotonic() > until
-            ):  # whoever replaces them does not stop; the program must not stand still for ever
+            if time.monotonic() > until:  # whoever replaces them does not stop, and the program has to go on
                 return
 
     def _something(self, seconds: float) -> bool:
@@ -293,36 +277,37 @@ class CoverWatch:
 
     # Mounts ----------------------------------------------------------------------------------------------------------
 
-    def _mounts(self) -> dict[int, _Mount]:
-        """The mounts of this namespace by their ids, with the paths where they are now."""
+    def _mounts(self) -> dict[int, tuple[int, str]]:
+        """The mounts of this namespace by their ids, each with its parent and the path where it is now."""
         os.lseek(self._table, 0, os.SEEK_SET)
-        text = bytearray()
+        text = b""
         while more := os.read(self._table, 1 << 16):
             text += more
         table = {}
         for line in text.splitlines():
             number, parent, _, _, point, _ = line.split(b" ", 5)
-            table[int(number)] = _Mount(int(parent), os.fsdecode(_plain(bytes(point))))
+            table[int(number)] = int(parent), os.fsdecode(_plain(point))
         return table
 
     def _open_names(self) -> list[str]:
         """The names that are not covered, outer ones first."""
         table = self._mounts()
         self._covers = {number: kind for number, kind in self._covers.items() if number in table}
-        return [path for path, number in self._ids.items() if number not in table or table[number].point != path]
+        return [path for path, number in self._ids.items() if number not in table or table[number][1] != path]
 
     def _cover_existing(self) -> list[str]:
         """Cover the names that are not covered and where something is; returns the others."""
         self._changes.poll(0)  # what changes from here on is seen by the next poll
         missing = []
         for path in self._open_names():
-            self._exposed.setdefault(path, [])
             try:
                 target = os.open(path, _O_PATH)
             except (FileNotFoundError, NotADirectoryError):
                 missing.append(path)
+                if self._ids[path] != _NOWHERE:
+                    self._exposed.setdefault(path, [])
                 continue
-            self._exposed[path].append(target)
+            self._exposed.setdefault(path, []).append(target)
             try:
                 self._cover(path, target)
             except FileNotFoundError:  # it is gone meanwhile
@@ -414,15 +399,16 @@ class CoverWatch:
         exposed = {path: self._kinds[path] == "hidden" for path in self._exposed}
         if not exposed:
             return
-        if not self._counts_sent:
+        if not holders.counts_sent_files(self._own):
             raise OSError(errno.ENOSYS, "this kernel does not tell which open files processes send to each other")
         for path, files in self._exposed.items():
             for file in files:
                 if name := _second_name(path, file):
                     raise Undecided(f"{_REPLACED.format(path)}, and `{name}` has a second name now")
-        covers = {number: mount.point for number, mount in self._mounts().items() if number in self._covers}
+        covers = {number: point for number, (_, point) in self._mounts().items() if number in self._covers}
         if held := holders.holder(exposed, covers, self._own):
-            raise Undecided(f"{_REPLACED.format(next(iter(exposed)))}, and {held}")
+            path = next((path for path in exposed if f"`{path}`" in held), next(iter(exposed)))
+            raise Undecided(f"{_REPLACED.format(path)}, and {held}")
 
 
 def _copy_of(path: str) -> int:

@@ -8,7 +8,6 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import NamedTuple
 
 from licet.sandbox.kernel import system_calls
 from licet.sandbox.limits import NAME_EVENTS_AT_ONCE
@@ -19,13 +18,6 @@ OF_NAMES = MOVED_FROM | MOVED_TO | CREATE | DELETE  # another file, or none, has
 _OVERFLOW, _ONLY_DIRECTORIES = 0x4000, 0x01000000
 _HEAD = struct.Struct("=iIII")  # watch, mask, cookie, length of the name
 _TOO_MANY = "the kernel gives this user no more {}: raise `{}`, or end programs that watch many files"
-
-
-class NameEvent(NamedTuple):
-    """Something that happened to a path; `mask` says what."""
-
-    path: str
-    mask: int
 
 
 class Overflow(Exception):
@@ -78,8 +70,8 @@ class NameEvents:
             self._watches[directory] = watch
             self._directories[watch] = directory
 
-    def read(self) -> list[NameEvent]:
-        """What happened since the last time, oldest first. Raises `Overflow` if something is missing in it."""
+    def read(self) -> list[tuple[str, int]]:
+        """What happened since the last time, as paths and masks, oldest first. Raises `Overflow` if it is not all."""
         try:
             text = os.read(self._file, NAME_EVENTS_AT_ONCE)
         except BlockingIOError:
@@ -87,7 +79,7 @@ class NameEvents:
         self.count += 1
         return list(self._events(text))
 
-    def _events(self, text: bytes) -> Iterator[NameEvent]:
+    def _events(self, text: bytes) -> Iterator[tuple[str, int]]:
         start = 0
         while start < len(text):
             watch, mask, _, length = _HEAD.unpack_from(text, start)
@@ -99,7 +91,7 @@ class NameEvents:
                 continue
             name = text[start - length : start].rstrip(b"\0")
             if name in self._names[directory]:
-                yield NameEvent(os.path.join(directory, os.fsdecode(name)), mask)
+                yield os.path.join(directory, os.fsdecode(name)), mask
 
     def _add(self, directory: str) -> int:
         number = system_calls.NUMBERS[system_calls.machine()]["inotify_add_watch"]

@@ -139,7 +139,7 @@ def _in_namespaces(orders: dict[str, Any], host: socket.socket, ending: int) -> 
         watch = None
     why = _pass_on_until_the_end(first, watch)  # the kernel then ends everything in its namespace
     if why:
-        os.write(ending, f"CLOSED_FILE_REPLACED {why}".encode()[:LONGEST_ENDING])
+        os.write(ending, f"CLOSED_FILE_REPLACED {why}".encode(errors="backslashreplace")[:LONGEST_ENDING])
         _exit_like(signal.SIGKILL)
     status, _, limit = (os.read(said, 64) or str(FAILED << 8).encode()).partition(b" ")
     os.write(ending, limit)  # the limit that ended it; the exit status is that of this process
