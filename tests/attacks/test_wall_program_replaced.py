@@ -579,7 +579,7 @@ def test_a_file_that_is_replaced_all_the_time_stops_no_program_for_ever(top: Pat
         for _ in range(300):
             replaced(top / ".env")
         program.wait_until_closed(".env")
-        assert program.tell("nothing()") == "nothing"
+        assert program.tell("nothing()") == "nothing", program.end()
     assert program.end().reason == ""
 
 

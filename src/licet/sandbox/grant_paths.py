@@ -220,7 +220,8 @@ def kernel_paths(
     also = {path for path, led in reads.items() if inside(path, everywhere) and inside(led, changed.values())}
     only_read = tuple(path for path in reads if path not in also)
     shown = (*reads, *reads.values())
-    absent = (path for path in unread if path not in hide and inside(path, shown) and not inside(path, everywhere))
+    missing_names = dict.fromkeys(real.of(path) for path in unread if path not in hide)
+    absent = (path for path in missing_names if inside(path, shown) and not inside(path, everywhere))
     return KernelPaths((*only_read, *kept), tuple(changed), hide, hold, rules, tuple(absent))
 
 

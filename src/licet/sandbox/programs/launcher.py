@@ -188,7 +188,10 @@ def _signal_file() -> int:
 
 def _signals(file: int) -> list[tuple[int, int]]:
     """The signals that came, each with its sender: 0 for one outside of the namespace."""
-    text = os.read(file, 128 * 32)
+    try:
+        text = os.read(file, 128 * 32)
+    except BlockingIOError:  # `frozen` has taken it
+        return []
     return [struct.unpack_from("=I8xI", text, start)[:2] for start in range(0, len(text), 128)]
 
 
