@@ -76,11 +76,11 @@ def crowd():
         threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()
     for number in range(3):
         if not os.fork():
-            libc.prctl(4, 0, 0, 0, 0)
+            if os.getuid() == 0: libc.prctl(4, 0, 0, 0, 0)
             while number: pass
             time.sleep(1000)
     if not os.fork():
-        libc.prctl(4, 0, 0, 0, 0)
+        if os.getuid() == 0: libc.prctl(4, 0, 0, 0, 0)
         while True:
             child = os.posix_spawn("/bin/true", ["true"], dict())
             os.waitpid(child, 0)
@@ -519,6 +519,17 @@ def test_processes_that_are_hard_to_stop(top: Path) -> None:
             program.wait_until_closed(".env")
             assert program.tell(f'read("{top}/.env")') == "PermissionError", number
     assert program.end().reason == ""
+
+
+def test_a_process_that_cannot_be_looked_at_ends_the_program(top: Path) -> None:
+    with run(top) as program:
+        assert program.tell("libc.prctl(4, 0, 0, 0, 0)") == "0"
+        with program.nobody_watching():
+            replaced(top / ".env")
+        if os.getuid():  # its directory in /proc is that of a user whom its namespace does not have
+            assert program.wait_until_ended().reason == "CLOSED_FILE_REPLACED"
+        else:
+            program.wait_until_closed(".env")
 
 
 def test_several_names_at_once(top: Path) -> None:
