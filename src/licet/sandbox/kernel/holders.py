@@ -46,6 +46,8 @@ def holder(paths: Mapping[str, bool], covers: Mapping[int, str], own: int) -> st
         except (FileNotFoundError, ProcessLookupError):  # it was killed
             continue
         except OSError as error:
+            if _has_ended(process):
+                continue
             raise Undecided(f"a process cannot be looked at: {error.strerror}") from error
         for path, pattern in mapped.items():
             # A private mapping of what may be read harms nothing.
@@ -54,6 +56,15 @@ def holder(paths: Mapping[str, bool], covers: Mapping[int, str], own: int) -> st
     if not found_processes:
         raise Undecided("/proc is not there")
     return ""
+
+
+def _has_ended(process: str) -> bool:
+    """Whether every task of a process has ended and waits for its parent: it has no files, and cannot be looked at."""
+    states = set()
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in os.listdir(f"/proc/{process}/task"):
+            states.add(_read(f"/proc/{process}/task/{task}/stat").rpartition(b")")[2].split()[0])
+    return states <= {b"Z", b"X"}
 
 
 def _held_by(task: str, paths: Iterable[str], covers: Mapping[int, str], own: int) -> str:
