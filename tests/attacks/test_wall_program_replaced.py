@@ -521,6 +521,7 @@ def test_processes_that_are_hard_to_stop(top: Path) -> None:
     assert program.end().reason == ""
 
 
+@pytest.mark.who
 def test_a_process_that_cannot_be_looked_at_ends_the_program(top: Path) -> None:
     with run(top) as program:
         assert program.tell("libc.prctl(4, 0, 0, 0, 0)") == "0"

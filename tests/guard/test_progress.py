@@ -348,4 +348,6 @@ def test_a_key_that_is_sent_away_is_found_by_its_reason() -> None:
     (event,) = grant.events
     assert (event.capability, event.reason) == (str(ELSEWHERE), "SECRET_NOT_DECLARED")
     assert "tried to send the key github/token to evil.example" in event.rule
-    assert "`stand_ins`" in refusal.value.explain()
+    # Nothing tells how to give the key to the host that it was sent to.
+    assert "`stand_ins`" not in refusal.value.explain()
+    assert "to allow it" not in refusal.value.explain()

@@ -273,9 +273,11 @@ def _virtual_environment(place: Path, packages: Sequence[str]) -> None:
         one = _distributions()[name]
         for file in one.files or ():
             source = Path(str(one.locate_file(file)))
+            if not source.is_file():  # an ordinary user has a copy of the environment without its scripts
+                continue
             if file.parts[0] == ".." and file.parts[-2] == "bin":
                 target = place / "bin" / file.name
-            elif file.parts[0] == ".." or "__pycache__" in file.parts or not source.is_file():
+            elif file.parts[0] == ".." or "__pycache__" in file.parts:
                 continue
             else:
                 target = site / file

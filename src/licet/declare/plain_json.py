@@ -219,6 +219,8 @@ def is_short_and_plain(value: object) -> bool:
             left -= len(one)
         elif isinstance(one, int) and kind is int:
             left -= one.bit_length()
+        elif isinstance(one, dict | list) and len(one) > 10 * _FEW:  # before it is copied
+            return False
         elif isinstance(one, dict) and kind is dict:
             for name in one:
                 if type(name) is not str:

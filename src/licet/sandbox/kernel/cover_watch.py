@@ -46,7 +46,7 @@ from licet.sandbox.limits import (
 )
 
 _FLAGS = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEV
-_O_PATH = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+_O_PATH = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC  # 0: imported where nothing of this can run
 # What the two processes say: stop everything, all is stopped, go on.
 FREEZE, IS_FROZEN, GO_ON, IS_READY = b"F", b"f", b"G", b"R"
 _REPLACED = "`{}` was replaced or removed from outside while the program ran"
