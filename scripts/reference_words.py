@@ -80,7 +80,7 @@ REASONS = {
     "LIMIT_HOST_FILES": "The call would open more than `host_files` in your own process.",
     "LIMIT_WAITING": "The tool does not read its answers, and more than `waiting_kb` of them wait.",
     "LIMIT_HEADERS": "A request has more headers than `request_headers`.",
-    "LIMIT_PATHS": "The call would write more different paths through its handles than `written_paths`.",
+    "LIMIT_PATHS": "The call would make or write more files and directories than `written_paths`.",
     "LIMIT_FUEL": "A WASM tool used up its `fuel`; the same call ends at the same point each time.",
     "LIMIT_STACK": "A WASM tool recursed too deeply.",
     "CLOSED_FILE_REPLACED": "A closed file was replaced outside while a program ran, and the program reached it.",

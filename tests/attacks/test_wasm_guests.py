@@ -27,7 +27,7 @@ from wasm_files import wasm
 LIMITS = {"fuel": 200_000_000, "memory_mb": 64}
 SECRET = "the content of a file outside"
 Level = Literal["restricted", "isolated"]
-SUCCESS, BAD_DESCRIPTOR = "0", "8"  # error numbers of WASI
+SUCCESS, BAD_DESCRIPTOR, FAILED = "0", "8", "29"  # error numbers of WASI
 
 
 @pytest.fixture(autouse=True)
@@ -53,13 +53,14 @@ def run(folder: Path, data: bytes, level: Level, *, write: bool = False, **more:
     needs = [f"fs:{kind}:{folder}/granted" for kind in kinds]
     file = str(folder / "code" / "guest.wasm")
     tool = Tool.wasm(file, name="guest", needs=needs, effect=effect, sandbox=level)
+    limits = {**LIMITS, **more.pop("limits", {})}
     denied = [f"fs:{kind}:{folder}/granted/inner" for kind in kinds]
     at = gate(
         folder,
         level,
         tool,
         backends=local_backends(folder / "state"),
-        limits=LIMITS,
+        limits=limits,
         effect=effect,
         deny=denied,
         **more,
@@ -110,6 +111,15 @@ def test_a_file_is_made_only_where_the_grant_permits_it(tmp_path: Path, path: st
     result = run(tmp_path, modules.opens(path, create=True), "isolated", write=True)
     assert (result.error, str(result.value).strip() == SUCCESS) == ("", made)
     assert (tmp_path / "granted" / path).exists() is made
+
+
+def test_a_guest_makes_no_files_without_number(tmp_path: Path) -> None:
+    """The standard input of a command is a file too, and counts."""
+    names = [f"free/{number}" for number in range(6)]
+    free = run(tmp_path, modules.creates(names), "isolated", write=True, limits={"written_paths": 7})
+    assert str(free.value).split() == [SUCCESS] * 6
+    held = run(tmp_path, modules.creates(names), "isolated", write=True, limits={"written_paths": 5})
+    assert str(held.value).split() == [SUCCESS] * 4 + [FAILED] * 2
 
 
 def test_a_grant_to_read_makes_no_file(tmp_path: Path) -> None:

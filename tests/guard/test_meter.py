@@ -13,6 +13,7 @@ from guard.grants import grant
 from licet.core.algebra.rules import Use
 from licet.errors import Refused
 from licet.guard.meter import Exceeded, Meter
+from licet.sandbox.kernel.entry_count import EntryCount
 
 MB = 1 << 20
 
@@ -140,3 +141,21 @@ def test_a_refusal_keeps_nothing_that_its_handle_held(refusal: str) -> None:
         assert handle()() is None
     finally:
         gc.enable()
+
+
+def test_paths_count_together_with_processes_and_are_remembered_when_these_have_ended() -> None:
+    meter = Meter({"written_paths": 4})
+    meter.take_path("/srv/a")
+    first = meter.share_count(lambda: EntryCount(4))
+    assert meter.share_count(lambda: pytest.fail("there is one")) is first
+    assert first.take()
+    meter.take_path("/srv/b")
+    meter.unshare_count()
+    assert first.take()
+    meter.unshare_count()
+    assert first.file == -1  # closed
+    with pytest.raises(Exceeded):
+        meter.take_path("/srv/c")
+    last = meter.share_count(lambda: EntryCount(4))
+    assert not last.take()
+    meter.unshare_count()

@@ -85,6 +85,17 @@ def test_without_namespaces_the_levels_stand(numbers: dict[int, int]) -> None:
 
 
 @pytest.mark.skipif(system_calls.machine() != "x86_64", reason="numbers of x86_64")
+@pytest.mark.parametrize("error", [1, 22, 38])
+@pytest.mark.sampled(1)
+def test_without_notifications_the_levels_stand_and_nothing_is_counted(error: int) -> None:
+    found = looked({317: error})
+    assert found["restricted"]
+    assert found["isolated"]
+    assert not found["walls"][probe.ENTRIES]
+    assert not found["walls"][probe.SOCKETS]
+
+
+@pytest.mark.skipif(system_calls.machine() != "x86_64", reason="numbers of x86_64")
 def test_a_pretended_filter_is_noticed() -> None:
     # prctl does nothing and says that it went well: no filter, no dumpable, no death with the parent.
     found = looked({157: 0})

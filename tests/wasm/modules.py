@@ -1,6 +1,6 @@
 """WASM modules for tests, from their text form: commands that use WASI and the host function."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from wasm_files import wasm
 
@@ -97,6 +97,18 @@ def opens(path: str | bytes, *, directory: int = 3, create: bool = False) -> byt
           (call $say (i32.const {ANSWER}) (i32.load (i32.const 8)))))""",
         texts,
     )
+
+
+def creates(names: Sequence[str]) -> bytes:
+    """A command that makes files below the first directory that WASI has opened, and says each error number."""
+    texts = Texts()
+    body = " ".join(
+        f"""(call $say_number (call $path_open (i32.const 3) (i32.const 1) {texts(name)}
+          (i32.const 1) (i64.const 536870911) (i64.const 0) (i32.const 0) (i32.const 512)))
+        (call $say {texts(" ")})"""
+        for name in names
+    )
+    return command(body, texts)
 
 
 ECHO = command(

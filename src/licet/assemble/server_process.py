@@ -184,7 +184,9 @@ async def header_secrets(server: Server, reach: Reach, ports: Ports) -> tuple[tu
 
 def server_grant(server: Server, reach: Reach) -> Grant:
     """The grant that a server holds as long as it runs, or is connected to."""
-    return Grant(Request(process_name(server)), reach, reach.manifest.digest, (), _nobody_is_asked)
+    grant = Grant(Request(process_name(server)), reach, reach.manifest.digest, (), _nobody_is_asked)
+    grant.outlives_calls = True
+    return grant
 
 
 async def _nobody_is_asked(approval: Approval, use: Use) -> None:

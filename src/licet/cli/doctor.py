@@ -23,7 +23,7 @@ from licet.errors import ManifestError
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.organisation import machine_file, machine_organisation
-from licet.sandbox.probe import SOCKETS, WALLS, WORKER_WALLS, Support, look
+from licet.sandbox.probe import SOCKETS, WALLS, WORKER_WALLS, Support, help_with, look
 from licet.wasm.cache import on_linux, wasmtime_version
 from licet.wasm.python.build import BuildFailed, kept_runner
 
@@ -166,13 +166,22 @@ def _verdict(word: str) -> Text:
 def _levels(found: Support) -> Table:
     table = _table("level", "kept here", "what is missing, and how to get it")
     for level in _WALLED:
-        lines = (*found.missing(level), *found.advice(level))
+        lines = (*found.missing(level), *found.advice(level), *_uncounted(found, level))
         table.add_row(level, _verdict("yes" if found.keeps(level) else "no"), _text(lines))
     table.add_row("programs", _verdict(_programs(found)), _text(_about_programs(found)))
     wasm = _wasm(found)
     table.add_row("wasm tools", _verdict(wasm["kept"]), _text(wasm["notes"]))
     table.add_row("native", _verdict("yes"), "no walls: only for tools that the manifest names")
     return table
+
+
+def _uncounted(found: Support, level: Level) -> Iterator[str]:
+    """What is said of a level that holds, where nothing counts what its tools make themselves."""
+    if found.keeps(level):
+        for wall in found.uncounted(level):
+            yield "files that a tool makes without `ctx` are not counted against `limits.written_paths`"
+            yield from found.faults(wall)
+            yield help_with(wall)
 
 
 def _programs(found: Support) -> str:

@@ -249,7 +249,7 @@ class Grant:
 
     __slots__ = (
         *("_ask", "_checks", "_observers", "ended", "manifest_digest", "over", "programs", "reach", "redactor"),
-        "printed",
+        *("outlives_calls", "printed"),
         *("_identity", "_limits", "_meter", "_moments", "_quotas", "_stands", "access", "program_access", "request"),
         *("_frozen", "_keeping", "_over", "_progress"),
     )
@@ -279,6 +279,7 @@ class Grant:
         self.access: Access | None = None  # the kernel rules around the tool, if it runs behind walls
         self.program_access = NO_PROGRAMS  # the kernel rules around its programs
         self.printed = b""  # by a tool in a worker
+        self.outlives_calls = False  # of a process that serves many calls: no limit of one call is for it
         self.ended: tuple[int, ...] = ()  # the exit codes of the first of its programs
         self.redactor: Redactor | None = None  # of the secrets that this call has seen; None until it asks for one
         self._observers = observers

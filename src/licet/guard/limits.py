@@ -59,7 +59,7 @@ MOST_EXIT_CODES = 100  # exit codes of programs in one receipt
 # What the host holds for a call, if the manifest states no limit
 HOST_MEMORY_MB = 64  # MiB of memory
 HOST_FILES = 64  # open files
-WRITTEN_PATHS = 10_000  # different paths that a call writes through its handles
+WRITTEN_PATHS = 10_000  # paths that a call writes, and files and directories that it makes itself
 WAITING_KB = 4096  # KiB that wait for a tool to read them
 REQUEST_HEADERS = 256  # header lines of one request
 

@@ -7,9 +7,9 @@ allocates, and gives back afterwards. Time, and what the tool uses in its own pr
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from licet.core.decision.request import Reason
 from licet.guard.limits import HOST_FILES, HOST_MEMORY_MB, REQUEST_HEADERS, WAITING_KB, WRITTEN_PATHS
@@ -36,12 +36,31 @@ class Exceeded(Exception):
         super().__init__(f"{text} (`limits.{key}`)")
 
 
+class SharedCount(Protocol):
+    """A count of paths in an open file, which other processes of the call have too."""
+
+    file: int
+
+    @property
+    def taken(self) -> int:
+        """The number that was counted."""
+
+    def begin(self, taken: int) -> None:
+        """Count from a number on."""
+
+    def take(self) -> bool:
+        """Count one path; False if it is one too many."""
+
+    def close(self) -> None:
+        """Close this copy of the file."""
+
+
 class Meter:
     """Counts memory, open files and written paths of one call. Safe to use from several threads."""
 
     __slots__ = (
         *("_files", "_lock", "_memory", "_memory_mb", "_opened", "_waiters", "host_files", "host_memory"),
-        *("_written", "request_headers", "waiting", "waiting_kb", "written_paths"),
+        *("_paths", "_shared", "_sharers", "_written", "request_headers", "waiting", "waiting_kb", "written_paths"),
     )
 
     def __init__(self, limits: Mapping[str, int] = DEFAULTS) -> None:
@@ -53,6 +72,9 @@ class Meter:
         self.request_headers = limits.get("request_headers", DEFAULTS["request_headers"])
         self.written_paths = limits.get("written_paths", DEFAULTS["written_paths"])
         self._written: set[int] = set()
+        self._paths = 0  # written and refused, by handles, and by processes that have ended
+        self._shared: SharedCount | None = None  # the same while a process that is counted runs
+        self._sharers = 0
         self._lock = threading.Lock()
         self._memory = self._files = 0
         self._opened: list[weakref.ref[Any]] = []  # files that were opened for the tool
@@ -103,10 +125,33 @@ class Meter:
         if number in self._written:
             return
         with self._lock:
-            if len(self._written) >= self.written_paths:
+            if self._shared is None:
+                self._paths += 1
+            if self._paths > self.written_paths if self._shared is None else not self._shared.take():
                 text = f"this call would write more than {self.written_paths} different paths"
                 raise Exceeded("LIMIT_PATHS", "written_paths", text)
             self._written.add(number)
+
+    def share_count(self, made: Callable[[], SharedCount]) -> SharedCount:
+        """Count paths together with a process of the call until `unshare_count`; `made` if it is the first one.
+
+        It begins with what was counted before. Closing it is left to this meter.
+        """
+        with self._lock:
+            if self._shared is None:
+                self._shared = made()
+                self._shared.begin(self._paths)
+            self._sharers += 1
+            return self._shared
+
+    def unshare_count(self) -> None:
+        """End what `share_count` began: the process has ended."""
+        with self._lock:
+            self._sharers -= 1
+            if self._shared is not None and not self._sharers:
+                self._paths = self._shared.taken
+                self._shared.close()
+                self._shared = None
 
     def take_directories(self, path: str) -> None:
         """Count a directory, and those above it, which may be made with it."""

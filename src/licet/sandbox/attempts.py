@@ -9,6 +9,7 @@ import errno
 import json
 import mmap
 import os
+import select
 import signal
 import socket
 import sys
@@ -18,7 +19,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from licet.sandbox import scratch
-from licet.sandbox.kernel import connections, hardening, landlock, namespaces, seccomp, system_calls
+from licet.sandbox.kernel import connections, entry_count, hardening, landlock, namespaces, seccomp, system_calls
 from licet.sandbox.limits import ATTEMPT_FILES, ATTEMPT_SECONDS
 
 if sys.platform != "win32":
@@ -78,7 +79,8 @@ def _connections(world: World) -> None:
             signal.alarm(ATTEMPT_SECONDS)
             far.close()
             hardening.drop_capabilities(connections.CAPABILITIES)
-            connections.Connections(*socket.recv_fds(near, 1, 1)[1]).start()
+            (listener,) = socket.recv_fds(near, 1, 1)[1]
+            connections.Connections(listener).start()
             os.waitpid(asking, 0)
         finally:  # with the listener closed, the calls of the other process fail
             os._exit(0)
@@ -91,6 +93,31 @@ def _connections(world: World) -> None:
     far.close()
     with _in_folder(world.folder), _listening("own"), socket.socket(socket.AF_UNIX) as trying:
         trying.connect("own")
+
+
+def _entries(world: World) -> None:
+    """Be a process whose entries another one counts, as the zygote does for workers, and that has made its last one."""
+    near, far = socket.socketpair()
+    judge = os.fork()
+    if not judge:
+        try:
+            signal.alarm(ATTEMPT_SECONDS)
+            far.close()
+            (listener,) = socket.recv_fds(near, 1, 1)[1]
+            count, poll = entry_count.EntryCount(1), select.poll()
+            poll.register(listener, select.POLLIN)
+            while poll.poll()[0][1] & select.POLLIN:
+                if notice := connections.receive(listener):
+                    connections.count_entry(listener, notice, count)
+        finally:  # with the listener closed, the calls of the other process fail
+            os._exit(0)
+    near.close()
+    hardening.no_new_privs()
+    listener = connections.install(seccomp.program(execute=True, metadata=True, counts=True))
+    socket.send_fds(far, [b"L"], [listener])
+    os.close(listener)
+    far.close()
+    _new_directory(world)
 
 
 def _asking() -> bytes:
@@ -199,6 +226,12 @@ def _new_file(world: World) -> None:
         os.unlink(world.file + "-new")
 
 
+def _new_directory(world: World) -> None:
+    path = world.file + "-new"
+    os.mkdir(path)
+    os.rmdir(path)
+
+
 def _limits_of_parent(world: World) -> None:
     _raw("prlimit64", world.parent, resource.RLIMIT_NOFILE, None, None)
 
@@ -231,6 +264,7 @@ ATTEMPTS = (
     Attempt("namespaces", "see a process of the host", _namespaces, _see_parent),
     Attempt("private root", "look at a file", _private_root, lambda world: os.stat(world.file)),
     Attempt("unix sockets", "connect to a socket of the host", _connections, _connect_unix),
+    Attempt("limit of entries", "make one directory too many", _entries, _new_directory),
 )  # fmt: skip
 
 

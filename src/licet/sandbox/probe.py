@@ -167,7 +167,8 @@ WORKER_WALLS: Final = ("landlock", "seccomp", "hardening")
 _OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {"restricted": WORKER_WALLS, "isolated": WORKER_WALLS, "native": ()}
 NAMESPACES: Final = ("namespaces", "private root")
 SOCKETS: Final = "unix sockets"  # where this does not hold, programs have none
-WALLS: Final = (*WORKER_WALLS, *NAMESPACES, SOCKETS)
+ENTRIES: Final = "limit of entries"  # where this does not hold, what a tool makes in directories itself is not counted
+WALLS: Final = (*WORKER_WALLS, *NAMESPACES, SOCKETS, ENTRIES)
 
 
 class Attempted(Struct, frozen=True):
@@ -208,6 +209,10 @@ class Support(Struct, frozen=True):
         """The walls of a level as a receipt names them."""
         walls = (wall for wall in _OF_LEVEL[level] if wall not in without)
         return tuple(f"landlock-{self.landlock}" if wall == "landlock" else wall for wall in walls)
+
+    def uncounted(self, level: "Level") -> tuple[str, ...]:
+        """The limit that a level lacks here, if it does: tools then run without it, and receipts say so."""
+        return (ENTRIES,) if level == "isolated" and not self.wall_holds(ENTRIES) else ()
 
     def walls_in_spec(self, without: tuple[str, ...] = ()) -> dict[str, object]:
         """The part of a worker's specification that says which walls it builds."""
@@ -271,6 +276,11 @@ def help_with(wall: str) -> str:
         return "seccomp needs a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64"
     if wall == "hardening":
         return "see which attempt failed: limits and capabilities are part of every kernel"
+    if wall == ENTRIES:
+        return (
+            "counting what tools make in directories takes Linux 5.5 or newer, and no other sandbox around licet that "
+            "is told of system calls, as `licet run` is"
+        )
     return "in a container, allow unshare, mount and pivot_root in its seccomp profile, and do not mask /proc"
 
 

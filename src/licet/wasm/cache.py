@@ -151,7 +151,10 @@ def wasm_layers(support: Support, level: Level, *, allow_degraded: bool) -> Laye
     if missing and on_linux() and not allow_degraded:
         text = "; ".join((*support.missing(level), *support.advice(level), _DEGRADED))
         raise SandboxUnavailable(f"`{level}` cannot be kept here: {text}")
-    return Layers(("handles", "process", f"wasmtime-{version}", *support.layers(level, missing)), missing)
+    return Layers(
+        ("handles", "process", f"wasmtime-{version}", *support.layers(level, missing)),
+        (*missing, *support.uncounted(level)),
+    )
 
 
 def on_linux() -> bool:

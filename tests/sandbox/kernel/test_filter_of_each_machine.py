@@ -25,6 +25,18 @@ PROFILES = [
     pytest.param(
         {"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": True}, 7, "judges", id="judge"
     ),
+    pytest.param(
+        {"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": True, "counts": True},
+        7,
+        "none",
+        id="tool that is counted",
+    ),
+    pytest.param(
+        {"execute": True, "fork": True, "inet": True, "metadata": True, "fenced": True, "counts": True},
+        2,
+        "asks",
+        id="program that is counted",
+    ),
 ]
 
 
@@ -62,13 +74,15 @@ def holds(test: seccomp.ArgumentTest, arguments: tuple[int, ...]) -> bool:
 
 
 def expected(answer: CallRule, arguments: tuple[int, ...]) -> int:
-    allowed = any(all(holds(test, arguments) for test in tests) for tests in answer.allowed)
-    return (NOTIFY if answer.asks else ALLOW) if allowed else ERRNO | answer.otherwise
+    for ways, said in ((answer.allowed, ALLOW), (answer.asked, NOTIFY)):
+        if any(all(holds(test, arguments) for test in tests) for tests in ways):
+            return said
+    return ERRNO | answer.otherwise
 
 
 def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
     """Arguments with everything that a test looks for, and its neighbours, in each place that is looked at."""
-    tests = [test for tests in answer.allowed for test in tests]
+    tests = [test for tests in (*answer.allowed, *answer.asked) for test in tests]
     values: dict[int, set[int]] = {place: {0} for place in range(6)}
     for test in tests:
         some = {value for one in test.values for value in (one, one + 1, one ^ 0x80000000)} | {test.mask}
@@ -82,7 +96,8 @@ def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
 def test_the_filter_says_what_the_rules_say(
     machine: str, profile: dict[str, bool], abi: int, unix: seccomp.Unix
 ) -> None:
-    program, places = seccomp._built(machine, *profile.values(), abi, unix)
+    spaces = {name: value for name, value in profile.items() if name != "counts"}
+    program, places = seccomp._built(machine, *spaces.values(), abi, unix, counts=profile.get("counts", False))
     rules, names = (
         call_rules(**profile, abi=abi, unix=unix),
         {number: name for name, number in system_calls.NUMBERS[machine].items()},
@@ -146,6 +161,41 @@ def test_every_way_to_connect_a_unix_socket_asks(inet: bool) -> None:
     assert [(way[1].values, way[1].mask) for way in ways] == ([((1, 5), 0xF)] if inet else [])
     assert found.get("connect", NO) == (seccomp.ASK if inet else NO)
     assert found.get("listen", NO) == (seccomp.ASK if inet else NO)
+
+
+# Every call that can add an entry to a directory, or make a file without one.
+MAKING = [
+    *("open", "openat", "openat2", "creat", "mkdir", "mkdirat", "mknod", "mknodat", "symlink", "symlinkat", "link"),
+    *("linkat", "bind", "renameat2", "open_by_handle_at", "mq_open", "io_uring_setup", "io_submit", "memfd_secret"),
+]
+
+
+@pytest.mark.parametrize("execute", [False, True])
+@pytest.mark.parametrize("abi", [1, 7])
+def test_every_call_that_makes_an_entry_asks_where_it_is_counted(execute: bool, abi: int) -> None:
+    plain, rules = (
+        call_rules(execute=execute, fork=execute, inet=execute, metadata=execute, fenced=True, abi=abi, counts=counts)
+        for counts in (False, True)
+    )
+    same = {name for name in plain if rules[name] == plain[name]}
+    assert same | set(MAKING) >= set(plain)
+    for name in MAKING:
+        ways = rules.get(name, NO).allowed
+        if name in ("open", "openat"):  # neither O_CREAT nor O_TMPFILE
+            assert all(
+                (("open", "openat").index(name) + 1, (0,), 0o20000100) in [test[:3] for test in way] for way in ways
+            )
+        elif name == "renameat2":  # no RENAME_WHITEOUT
+            assert [[test[:3] for test in way] for way in ways] == [[(4, (0,), 4)]]
+        else:
+            assert ways == ()
+        if name in plain and plain[name].allowed:  # what was allowed is counted, and nothing else
+            assert rules[name].asked
+            arguments = [*tried(plain[name])]
+            assert all(
+                (expected(rules[name], one) in (ALLOW, NOTIFY)) is (expected(plain[name], one) == ALLOW)
+                for one in arguments
+            )
 
 
 def test_the_process_that_judges_starts_nothing_and_makes_no_sockets() -> None:

@@ -46,6 +46,7 @@ _LIMITS: Mapping[Reason, str] = {
     "LIMIT_PROCESSES": "failed with as many processes as it may have",
     "LIMIT_FILE_SIZE": "wrote a larger file than it may",
     "LIMIT_DISK": "failed with as much in scratch as it may have",
+    "LIMIT_PATHS": "failed, as the call had made as many files and directories as it may",
     "LIMIT_OUTPUT": "wrote more than is kept of it",
 }
 

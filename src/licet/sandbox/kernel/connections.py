@@ -34,7 +34,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from typing import Final, NamedTuple
 
-from licet.sandbox.kernel import seccomp, system_calls
+from licet.sandbox.kernel import entry_count, seccomp, system_calls
 from licet.sandbox.limits import JUDGE_STACK, LONGEST_ADDRESS, MOST_JUDGES, MOST_KNOWN_SOCKETS
 
 if sys.platform != "win32":
@@ -55,8 +55,9 @@ _MISSING: Final = ("io_uring_setup", "io_uring_enter", "io_uring_register")
 _SET_FILTER, _GET_SIZES = 1, 3
 _NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
 _RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
-_GO_ON = 1
-_NOTICE, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
+_ADD_FILE = 0x40182103
+_GO_ON, _AND_ANSWER = 1, 2
+_NOTICE, _ANSWER, _ADDED = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI"), struct.Struct("=QIIII")
 _SIZES = (_NOTICE.size, _ANSWER.size, 64)
 
 
@@ -176,6 +177,24 @@ def answer(listener: int, notice: Notice, error: int) -> None:
             raise
 
 
+def answer_with_file(listener: int, notice: Notice, file: int, *, inherited: bool) -> None:
+    """End the call as an `open` that gave this file. Raises `OSError` on a kernel that cannot (before Linux 5.14)."""
+    flags = 0 if inherited else os.O_CLOEXEC
+    try:
+        fcntl.ioctl(listener, _ADD_FILE, _ADDED.pack(notice.id, _AND_ANSWER, file, 0, flags))
+    except OSError as error:
+        if error.errno != errno.ENOENT:  # it was killed
+            raise
+
+
+def count_entry(listener: int, notice: Notice, count: entry_count.EntryCount) -> None:
+    """Let a call go on that may make an entry in a directory, or refuse it."""
+    if count.take():
+        go_on(listener, notice)
+    else:
+        answer(listener, notice, entry_count.FULL)
+
+
 # The caller ----------------------------------------------------------------------------------------------------------
 
 
@@ -225,15 +244,24 @@ THREADS = 2  # that are there in any case: one that waits, and one that works
 _FILE_OF_SOCKET = 0x89E0  # SIOCUNIXFILE
 _PAIR = struct.Struct("=QQ")
 _OF_ITSELF = (b"/proc/self/", b"/proc/thread-self/")
+_NOWHERE = os.devnull.encode() + b"\0"
+# Reading and writing, O_CREAT, O_NOCTTY, O_TRUNC, O_APPEND, O_NONBLOCK, O_CLOEXEC, O_LARGEFILE and O_NOFOLLOW: each of
+# these two has the number of the other one on the other architecture.
+_PLAIN_OPENING = 3 | 0o100 | 0o400 | 0o1000 | 0o2000 | 0o4000 | 0o100000 | 0o400000 | 0o2000000
+_OF_CONNECTIONS = ("connect", "listen", "landlock_restrict_self")
 # Ends a connection that blocks. Whoever else sends it interrupts one too, which is then tried again.
 _INTERRUPT = max(signal.valid_signals())
 
 
 class Connections:
-    """Answers the calls that wait at one listener. `start` returns at once."""
+    """Answers the calls that wait at one listener. `start` returns at once.
 
-    def __init__(self, listener: int) -> None:
-        self._listener = listener
+    With a `count` it also counts the calls that may make an entry in a directory.
+    """
+
+    def __init__(self, listener: int, count: entry_count.EntryCount | None = None) -> None:
+        self._listener, self._count = listener, count
+        self.refused_entries = False
         self._lock = _thread.allocate_lock()
         self._threads = self._busy = 0
         self._blocking: dict[int, Notice] = {}  # by thread
@@ -272,15 +300,20 @@ class Connections:
                 if is_over(self._listener):
                     return
                 continue
+            is_entry = self._count is not None and notice.name not in _OF_CONNECTIONS
             try:
-                self._answer(notice, may_block=self._begin())
+                if is_entry:  # this takes no time, and needs no other thread meanwhile
+                    self._count_entry(notice)
+                else:
+                    self._answer(notice, may_block=self._begin())
             except OSError as wrong:
                 answer(self._listener, notice, wrong.errno or errno.EPERM)
             except Exception:  # an unanswered caller would wait forever
                 answer(self._listener, notice, errno.EPERM)
             finally:
-                with self._lock:
-                    self._busy -= 1
+                if not is_entry:
+                    with self._lock:
+                        self._busy -= 1
 
     def _begin(self) -> bool:
         """See to it that another thread waits for the next call, now or soon; False if this one is the last."""
@@ -310,6 +343,37 @@ class Connections:
             answer(self._listener, notice, 0)
         else:
             go_on(self._listener, notice)
+
+    def _count_entry(self, notice: Notice) -> None:
+        assert self._count is not None  # noqa: S101
+        if self._open_nowhere(notice):
+            return
+        if self._count.take():
+            go_on(self._listener, notice)
+        else:
+            self.refused_entries = True  # first: the program may end before this thread goes on
+            answer(self._listener, notice, entry_count.FULL)
+
+    def _open_nowhere(self, notice: Notice) -> bool:
+        """Open `/dev/null` for a caller that wants to, which scripts do for each command; whether this was done.
+
+        Such calls are not counted. The kernel does not go on with one, and so the caller cannot exchange the path.
+        """
+        path = {"open": 0, "openat": 1}.get(notice.name)
+        if path is None or notice.arguments[path + 1] & ~_PLAIN_OPENING:
+            return False
+        try:
+            if memory(notice.thread, notice.arguments[path], len(_NOWHERE)) != _NOWHERE:
+                return False
+            flags = notice.arguments[path + 1]
+            file = os.open(os.devnull, flags & ~os.O_CREAT | os.O_CLOEXEC)
+            try:
+                answer_with_file(self._listener, notice, file, inherited=not flags & os.O_CLOEXEC)
+            finally:
+                os.close(file)
+        except OSError:  # it is counted like any other
+            return False
+        return True
 
     def _record(self, notice: Notice) -> None:
         copy = open_file(notice.thread, _signed(notice.arguments[0]))

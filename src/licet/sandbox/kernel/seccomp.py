@@ -71,17 +71,18 @@ class ArgumentTest(NamedTuple):
 class CallRule(NamedTuple):
     """The rule for a call: allowed if all tests of one entry of `allowed` hold; otherwise it fails with `otherwise`.
 
-    An allowed call that `asks` waits for the answer of the process that has the listener of the filter (see `notify`).
+    Before it fails, the entries of `asked` are tried: if all tests of one hold, the call waits for the answer of the
+    process that has the listener of the filter (see `connections`).
     """
 
     allowed: tuple[tuple[ArgumentTest, ...], ...]
     otherwise: int = errno.EPERM
-    asks: bool = False
+    asked: tuple[tuple[ArgumentTest, ...], ...] = ()
 
 
 YES: Final = CallRule(((),))
 NO: Final = CallRule(())
-ASK: Final = CallRule(((),), asks=True)
+ASK: Final = CallRule((), asked=((),))
 UNKNOWN: Final = CallRule((), errno.ENOSYS)
 
 # Placeholders for the ids of the process, which are written into a filter that was built before. No process has these.
@@ -108,6 +109,10 @@ _SET_IDS = 0o6000
 _MEMFD_HUGE, _MAP_HUGE = 4, 0x40000
 _KIND_OF_FILE, _FIFO = 0o170000, 0o010000
 _CREAT, _TMPFILE, _TRUNC, _WRONLY, _RDWR = 0o100, 0o20000000, 0o1000, 1, 2
+_WHITEOUT = 4  # leaves an entry where the renamed file was
+
+# Calls that make an entry in a directory whatever their arguments are; `open` makes one with some flags.
+_MAKING: Final = "creat mkdir mkdirat mknod mknodat symlink symlinkat link linkat bind"
 
 # Duplicating, flags, locks, sizes of pipes, seals, hints. Not F_SETOWN and F_SETSIG, which send signals to other
 # processes, nor F_SETLEASE and F_NOTIFY, which block or watch other processes that open a file.
@@ -127,7 +132,7 @@ _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
 
 
 # Reading and answering what other processes ask, and the file of a unix socket (SIOCUNIXFILE).
-_JUDGING_IOCTL: Final = (0xC0502100, 0xC0182101, 0x40082102, 0x89E0)
+_JUDGING_IOCTL: Final = (0xC0502100, 0xC0182101, 0x40082102, 0x40182103, 0x89E0)
 # `prlimit64` reads and lowers limits of others; raising them needs a capability.
 _JUDGING: Final = "connect pidfd_open pidfd_getfd process_vm_readv prlimit64"
 
@@ -144,12 +149,14 @@ def call_rules(
     abi: int,
     unix: Unix = "none",
     traces: bool = False,
+    counts: bool = False,
 ) -> Mapping[str, CallRule]:
     """The rule for each call, by name; other calls are refused.
 
     `unix`: whether unix sockets can be made, whose connections are judged by another process, or this is that process.
     `fenced`: Landlock or a pid namespace confines signals; otherwise a process may signal only itself.
     `abi`: the version of Landlock, whose gaps are closed here. `traces`: whether this process may stop others.
+    `counts`: calls that may make an entry in a directory ask, because they are counted.
     """
     found = dict.fromkeys(_names(_PLAIN, _WITH_EXECUTE * execute, _WITH_FORK * fork, _WITH_INET * inet), YES)
     found |= _always(execute=execute)
@@ -208,6 +215,24 @@ def call_rules(
         # FIFOs only: no devices, and regular files are made by `open`. Landlock checks where they are made.
         for name, mode in (("mknod", 1), ("mknodat", 2)):
             found[name] = _if(ArgumentTest(mode, (_FIFO,), _KIND_OF_FILE | _SET_IDS))
+    return {**found, **_counted(found)} if counts else found
+
+
+def _counted(rules: Mapping[str, CallRule]) -> dict[str, CallRule]:
+    """The rules of calls that make entries, where these ask.
+
+    Only registers are looked at, which nobody can change while the call waits. So an `open` that may create a file asks
+    whether the file is there or not. A rename makes no entry that another one does not lose.
+    """
+    found = {
+        name: CallRule((), rule.otherwise, (*rule.allowed, *rule.asked))
+        for name in _names(_MAKING)
+        if (rule := rules.get(name)) is not None
+    }
+    for name in ("open", "openat"):
+        opens, creates = rules[name].allowed
+        found[name] = CallRule((opens,), rules[name].otherwise, (creates,))
+    found["renameat2"] = CallRule(((ArgumentTest(4, (0,), _WHITEOUT),),), asked=((),))
     return found
 
 
@@ -294,6 +319,7 @@ def program(
     abi: int | None = None,
     unix: Unix = "none",
     traces: bool = False,
+    counts: bool = False,
 ) -> bytes:
     """Build a filter.
 
@@ -305,10 +331,11 @@ def program(
     them inside. abi: the version of Landlock whose gaps are to be closed; this kernel's if not given.
     unix: `asks` for unix sockets, with `inet`, in a filter that has a listener; `judges` for the process that has it.
     traces: other processes may be traced, which is how the first process of a namespace stops them.
+    counts: calls that may make an entry in a directory ask too.
     """
     version = landlock.abi() if abi is None else abi
     built, places = _built(
-        system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix, traces
+        system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix, traces, counts
     )
     own = {OWN_PID: own_pid or 0, OWN_USER: os.getuid(), OWN_GROUP: os.getgid()}
     patched = bytearray(built)
@@ -340,12 +367,21 @@ def _built(
     abi: int,
     unix: Unix = "none",
     traces: bool = False,
+    counts: bool = False,
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
     """The filter as bytes, and the placeholders in them with their offsets."""
     if machine not in system_calls.NUMBERS:
         raise OSError(f"no filter is known for the architecture {machine}")
     allowed = call_rules(
-        execute=execute, fork=fork, inet=inet, metadata=metadata, fenced=fenced, abi=abi, unix=unix, traces=traces
+        execute=execute,
+        fork=fork,
+        inet=inet,
+        metadata=metadata,
+        fenced=fenced,
+        abi=abi,
+        unix=unix,
+        traces=traces,
+        counts=counts,
     )
     of_number = {number: allowed.get(name, NO) for name, number in system_calls.NUMBERS[machine].items()}
     end = max(of_number) + 1
@@ -383,7 +419,7 @@ def _tree(starts: list[tuple[int, Code]]) -> Code:
 
 def _answered(answer: CallRule) -> Code:
     """The instructions for one call: each set of tests in turn, and then the refusal."""
-    ways = [_way(tests, NOTIFY if answer.asks else ALLOW) for tests in answer.allowed]
+    ways = [_way(tests, ALLOW) for tests in answer.allowed] + [_way(tests, NOTIFY) for tests in answer.asked]
     return (*(step for way in ways for step in way), (RETURN, 0, 0, ERRNO | answer.otherwise))
 
 

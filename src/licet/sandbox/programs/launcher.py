@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 from licet.sandbox.kernel import (
     connections,
     cover_watch,
+    entry_count,
     frozen,
     hardening,
     landlock,
@@ -52,9 +53,9 @@ def main(control: int, ending: int) -> None:
     host = socket.socket(fileno=control)
     try:
         hardening.close_all_but((0, 1, 2, control, ending))  # files of the supervisor
-        orders = _orders(host)
+        orders, count = _orders(host)
         if orders["namespaces"]:
-            _in_namespaces(orders, host, ending)
+            _in_namespaces(orders, host, ending, count)
         if orders["own_terminal"]:
             _take_terminal()
         hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
@@ -74,13 +75,18 @@ def prepare() -> None:
     _filter_of_first(orders)
 
 
-def _orders(host: socket.socket) -> dict[str, Any]:
-    """Read a length, and a JSON object of that length."""
-    size = int.from_bytes(_exactly(host, 8), "big")
+def _orders(host: socket.socket) -> tuple[dict[str, Any], entry_count.EntryCount | None]:
+    """Read a length, and a JSON object of that length; with the length comes the file of a count, if there is one."""
+    begun, files, _, _ = socket.recv_fds(host, 8, 1)
+    for file in files:
+        os.set_inheritable(file, False)  # the binary must not reset its own count
+    size = int.from_bytes(begun + _exactly(host, 8 - len(begun)), "big")
     if size > LARGEST_ORDERS:
         raise ValueError("the orders are too long")
     orders: dict[str, Any] = json.loads(_exactly(host, size))
-    return orders
+    if bool(files) is (orders.get("entries") is None):
+        raise ValueError("the count of what it makes came without its limit, or the limit without its count")
+    return orders, entry_count.EntryCount(orders["entries"], files[0]) if files else None
 
 
 def _exactly(host: socket.socket, size: int) -> bytes:
@@ -106,7 +112,9 @@ def _report_error(host: socket.socket, wrong: OSError) -> NoReturn:
 # Namespaces ----------------------------------------------------------------------------------------------------------
 
 
-def _in_namespaces(orders: dict[str, Any], host: socket.socket, ending: int) -> NoReturn:
+def _in_namespaces(
+    orders: dict[str, Any], host: socket.socket, ending: int, count: entry_count.EntryCount | None
+) -> NoReturn:
     """Enter new namespaces, wait for the program in them, and end as it ended."""
     namespaces.enter()
     if orders["network"]:
@@ -121,7 +129,7 @@ def _in_namespaces(orders: dict[str, Any], host: socket.socket, ending: int) -> 
         try:
             os.close(watched)
             near.close()
-            _first_process(orders, host, alive, saying, far)
+            _first_process(orders, host, alive, saying, far, count)
         except OSError as wrong:
             _report_error(host, wrong)
         finally:
@@ -209,7 +217,12 @@ def _pass_out(host: socket.socket, listener: socket.socket) -> None:
 
 
 def _first_process(
-    orders: dict[str, Any], host: socket.socket, alive: int, saying: int, watch: socket.socket
+    orders: dict[str, Any],
+    host: socket.socket,
+    alive: int,
+    saying: int,
+    watch: socket.socket,
+    count: entry_count.EntryCount | None,
 ) -> NoReturn:
     """The init process of the new namespace, behind the same walls as the binary."""
     hardening.die_with(0)  # a parent in another namespace has no id here
@@ -235,7 +248,7 @@ def _first_process(
     )
     cover_watch.send_covers(watch, covers)
     keep = connections.CAPABILITIES if orders["unix"] else (connections.SYS_PTRACE,)
-    files = (0, 1, 2, host.fileno(), saying, watch.fileno())
+    files = (0, 1, 2, host.fileno(), saying, watch.fileno(), *(() if count is None else (count.file,)))
     hardening.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
     _restrict_files(orders)
     near, far = socket.socketpair()
@@ -261,11 +274,13 @@ def _first_process(
     _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
     near.close()
     seccomp.install(_filter_of_first(orders))
-    judges = [connections.Connections(listener) for listener in listeners]
+    judges = [connections.Connections(listener, count) for listener in listeners]
     for judge in judges:
         judge.start()
     status, crowded = _wait_for(binary, orders["limits"], judges, watch)
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
+    if any(judge.refused_entries for judge in judges):
+        limit = limit or "LIMIT_PATHS"
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
 
@@ -443,7 +458,14 @@ def _filter(orders: dict[str, Any]) -> bytes:
     own_pid = None if spaces or version >= landlock.SIGNALS_SINCE else os.getpid()
     unix: seccomp.Unix = "asks" if orders["unix"] else "none"
     return seccomp.program(
-        execute=True, fork=True, inet=spaces, metadata=spaces, own_pid=own_pid, abi=version, unix=unix
+        execute=True,
+        fork=True,
+        inet=spaces,
+        metadata=spaces,
+        own_pid=own_pid,
+        abi=version,
+        unix=unix,
+        counts=orders.get("entries") is not None,
     )
 
 

@@ -31,6 +31,8 @@ from licet.core.policy.terms import least_limits, private_of
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
 from licet.guard.held_paths import held_paths
+from licet.guard.limits import WRITTEN_PATHS
+from licet.guard.meter import Meter, SharedCount
 from licet.guard.ports import Http
 from licet.guard.real_paths import RealPaths
 from licet.sandbox import probe
@@ -46,6 +48,7 @@ from licet.sandbox.grant_paths import (
     program_access,
 )
 from licet.sandbox.kernel import hardening, landlock
+from licet.sandbox.kernel.entry_count import EntryCount
 from licet.sandbox.kernel.namespaces import DEVICES, PROXY, SHARED_MEMORY, TERMINALS
 from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_ENDING, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
 from licet.sandbox.programs.program_files import (
@@ -84,8 +87,10 @@ _WITH_PROXY = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PR
 # Where the manifest states no limit. Memory and CPU time are per process; threads count as processes.
 OF_A_TOOL: Mapping[str, int] = {
     "cpu_seconds": 60, "memory_mb": 2048, "open_files": 1024, "processes": 256, "file_mb": 1024, "scratch_mb": 256,
+    "written_paths": WRITTEN_PATHS,
 }  # fmt: skip
-# Of `licet run`: a build or a coding agent fits into these, and a runaway does not take the machine. CPU is unlimited.
+# Of `licet run`: a build or a coding agent fits into these, and a runaway does not take the machine. CPU is unlimited,
+# and so is the number of files.
 OF_A_RUN: Mapping[str, int] = {
     "memory_mb": 8192, "open_files": 65_536, "processes": 4096, "file_mb": 65_536, "scratch_mb": 4096,
 }  # fmt: skip
@@ -174,6 +179,8 @@ class _CallWalls:
         self._held, self._limits = held, limits
         self._grant, self._http, self._spaces = grant, http, not layers.missing
         self._unix = self._spaces and support.wall_holds(probe.SOCKETS)
+        # The process that makes the connections counts too.
+        self._most = None if not self._unix or grant.outlives_calls else limits.get("written_paths")
 
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
@@ -233,6 +240,7 @@ class _CallWalls:
                 "network": self._http is not None,
                 "own_terminal": command.own_terminal,
                 "unix": self._unix,
+                "entries": self._most,
                 "scratch": ([*places], limits["scratch_mb"] * _MB),
                 "memory": [*(place for place in places if place not in kept.places), *kept.covered],
                 "lasting": dict(kept.places),
@@ -265,7 +273,8 @@ class _CallWalls:
             rules_text = program_access(self._grant.reach, orders, granted, common)
             self._grant.program_access = self._grant.program_access.with_program(rules_text)
             removed = None if self._spaces or self._lasting is not None else scratch
-            watch = LauncherClient(orders, self._egress(), removed, placeholders)
+            meter = None if self._most is None else self._grant.meter
+            watch = LauncherClient(orders, self._egress(), removed, placeholders, meter)
         except BaseException:
             if not self._spaces and self._lasting is None:
                 scratches.remove(scratch)
@@ -505,7 +514,7 @@ def limits_of(reach: Reach, defaults: Mapping[str, int] = OF_A_TOOL) -> Mapping[
     return {**defaults, **limits}
 
 
-_OF_LAUNCHERS: tuple[Reason, ...] = ("LIMIT_PROCESSES", "LIMIT_DISK", "CLOSED_FILE_REPLACED")
+_OF_LAUNCHERS: tuple[Reason, ...] = ("LIMIT_PROCESSES", "LIMIT_DISK", "LIMIT_PATHS", "CLOSED_FILE_REPLACED")
 
 
 class _LateEgress:
@@ -553,6 +562,7 @@ class LauncherClient:
         egress: _LateEgress | None,
         scratch: str | None,
         placeholders: Placeholders | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self._limits = orders["limits"]
         self._placeholders = placeholders or Placeholders()
@@ -567,7 +577,9 @@ class LauncherClient:
         self._near, far = socket.socketpair()
         self._near.setblocking(False)
         self.files = (far.detach(), ending)
-        self._task = self._loop.create_task(self._attend(len(text).to_bytes(8, "big") + text))
+        self._meter = meter
+        count = None if meter is None else meter.share_count(lambda: EntryCount(orders["entries"]))
+        self._task = self._loop.create_task(self._attend(len(text).to_bytes(8, "big") + text, count))
 
     async def started(self) -> Exception | None:
         """Wait until the binary runs or an error was reported: then the launcher's end of the socket is closed."""
@@ -588,6 +600,8 @@ class LauncherClient:
             self.detail = visible(detail) if self._limit else ""
         os.close(self._ending)
         self._placeholders.release()
+        if self._meter is not None:
+            self._meter.unshare_count()
         if self._egress is not None:
             await self._egress.close()
         if self._scratch is not None:
@@ -610,8 +624,10 @@ class LauncherClient:
         # Reported by the launcher, from outside of the program's namespace.
         return self._limit
 
-    async def _attend(self, orders: bytes) -> None:
+    async def _attend(self, orders: bytes, count: SharedCount | None) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):
+            if count is not None:  # the buffer is empty, so some bytes are sent at once
+                orders = orders[socket.send_fds(self._near, [orders[:8]], [count.file]) :]
             await self._loop.sock_sendall(self._near, orders)
         while True:
             await self._readable()

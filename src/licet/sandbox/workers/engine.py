@@ -42,8 +42,11 @@ from licet.sandbox.workers.zygote_client import Watched, WorkerExit, WorkerProce
 T = TypeVar("T")
 
 
-def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
-    """The value that the tool returned. Raises what the tool raised."""
+def value_of(outcome: WorkerOutcome, prepared: Prepared, *, full: bool = False) -> Any:
+    """The value that the tool returned. Raises what the tool raised.
+
+    `full`: whether it was refused an entry in a directory, because it had made as many as it may.
+    """
     limits, guest = prepared.limits, prepared.guest
     if outcome.refusal is not None:
         raise outcome.refusal
@@ -65,6 +68,8 @@ def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
         raise Stopped("LIMIT_FILES", f"it had more than {limits['open_files']} files open")
     if (kind, text) == ("RuntimeError", "can't start new thread"):
         raise Stopped("LIMIT_PROCESSES", "it started more threads than its memory holds")
+    if full:  # the host's own count, whatever the tool made of the error
+        raise _too_many_entries(limits)
     line = outcome.head.get("line")
     known = line if type(line) is int and 0 < line <= LARGEST_LINE_NUMBER else 0
     loading = outcome.head.get("loading")
@@ -73,6 +78,10 @@ def value_of(outcome: WorkerOutcome, prepared: Prepared) -> Any:
         raise Raised(kind, text, known, number in (errno.EPERM, errno.EACCES), printed=str(printed or ""))
     file, _ = prepared.fixed["modules"].get(str(loading), (None, None))  # a file that the host named, and no other
     raise Raised(kind, text, origin=Origin(file, known, 1) if file and known else None, loading=True)
+
+
+def _too_many_entries(limits: Mapping[str, int]) -> Stopped:
+    return Stopped("LIMIT_PATHS", f"it made more than {limits['written_paths']} files and directories")
 
 
 async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limits: Mapping[str, int]) -> Exception:
@@ -106,8 +115,14 @@ async def stopped(zygote: Zygote, worker: WorkerProcess, wrong: Exception, limit
         return Stopped("LIMIT_FILE_SIZE", f"it wrote a file of more than {limits['file_mb']} MB")
     if exit_.why == OUT_OF_MEMORY:
         return Stopped("LIMIT_MEMORY", f"it needed more than {limits['memory_mb']} MB of memory")
+    if _is_full(worker):
+        return _too_many_entries(limits)
     said = f"was killed by {signal.Signals(killer).name}" if killer else f"ended with code {code}"
     return Stopped("TOOL_CRASHED", f"the tool's process {said} and gave no answer")
+
+
+def _is_full(worker: WorkerProcess) -> bool:
+    return worker.entries is not None and worker.entries.is_exceeded
 
 
 _Key = tuple[int, frozenset[tuple[str, int]], Level]  # the id of a registered tool, which what is prepared refers to
@@ -151,7 +166,7 @@ class Workers:
 
     def tool_layers(self, tool: Tool, level: Level, *, allow_degraded: bool) -> Layers:
         """The layers around one tool: those of its level."""
-        return Layers(self.layers(level))
+        return Layers(self.layers(level), self.support().uncounted(level))
 
     async def guest(self, level: Level, call: ToolCall, context: BoundContext) -> GuestParts | None:
         """What the workers of a tool get that is no Python function; None for a function."""
@@ -173,21 +188,28 @@ class Workers:
         zygote, worker = pool.take(prepared)
         grant = parts.grant
         grant.access = worker.access
+        entries = worker.entries
         zygote.watch(worker)
-        kept, loop = False, asyncio.get_running_loop()
+        kept, loop, counts = False, asyncio.get_running_loop(), False
         try:
+            if entries is not None:
+                grant.meter.share_count(entries.copy)
+                counts = True
             start = start_of(prepared, call, parts, worker.calls)
             if not call.tool.reuse and not pool.ready(prepared):
                 loop.call_soon(pool.park, prepared, zygote)  # the next workers start while this one works
             direct = level == "isolated"
             broker = Broker(worker.end, context, worker.calls, call.tool.name, direct=direct, meter=grant.meter)
             outcome = await broker.serve(start)
+            full = _is_full(worker)  # now: another call may use the worker next
             # A guest that failed may have left its memory behind, which the next call would lack.
             failed = prepared.guest is not None and "error" in outcome.head
             kept = call.tool.reuse and not failed and broker.clean and _reusable(worker, prepared)
         except (BrokenWire, Closed) as wrong:
             raise await stopped(zygote, worker, wrong, prepared.limits) from None
         finally:
+            if counts:
+                grant.meter.unshare_count()
             grant.printed = worker.printed()
             if kept:
                 zygote.unwatch(worker)
@@ -196,7 +218,7 @@ class Workers:
                 zygote.end(worker)
                 with suppress(RuntimeError):  # the loop is closed
                     loop.call_soon(pool.park, prepared, zygote)
-        return value_of(outcome, prepared)
+        return value_of(outcome, prepared, full=full)
 
     async def warm(self, level: Level, call: ToolCall, context: BoundContext) -> None:
         """Start workers for calls of a tool."""

@@ -26,6 +26,7 @@ from licet.guard.bind import CallParts
 from licet.guard.execution import SandboxUnavailable, ToolCall
 from licet.guard.grant import Access, Grant
 from licet.guard.import_path import changeable
+from licet.guard.limits import WRITTEN_PATHS
 from licet.sandbox import probe
 from licet.sandbox.bridge.wire import packed
 from licet.sandbox.grant_paths import REACHED, Rules, base_rules, denied_among, grant_rules, worker_access
@@ -42,6 +43,7 @@ DEFAULTS: Mapping[str, int] = {
     "processes": 32,
     "file_mb": 64,
     "scratch_mb": 256,
+    "written_paths": WRITTEN_PATHS,
 }
 
 
@@ -72,6 +74,7 @@ class Prepared(Struct, eq=False, dict=True):
     own: Rules  # that each worker of the tool has
     describe: Callable[[Rules], Access]  # the text of the rules for a receipt
     in_force: Callable[[], bool]  # False once the gate was reloaded, frozen or deleted: no such call can come
+    counts: bool  # whether its workers can make entries in directories of the grant, which are counted
     guest: GuestParts | None = None
     preopens: Callable[[], Sequence[Any]] | None = None
     forgotten: bool = False  # no worker is parked for it any more
@@ -100,7 +103,8 @@ class Prepared(Struct, eq=False, dict=True):
     @property
     def watched(self) -> Watched:
         """The limits that the host enforces."""
-        return Watched(self.limits["scratch_mb"] << 20, self.limits["processes"])
+        entries = self.limits["written_paths"] if self.counts else None
+        return Watched(self.limits["scratch_mb"] << 20, self.limits["processes"], entries)
 
 
 def prepare(
@@ -131,6 +135,9 @@ def prepare(
         return grant_rules(grant) if level == "isolated" else []
 
     direct = level == "isolated" and guest is None
+    # Scratch has a limit of its own: without a grant there is nothing to count, and no call waits to be counted.
+    changes = level == "isolated" and any(rule.domain == "fs" and rule.action != "read" for rule in reach.grant.allow)
+    counts = changes and support.wall_holds(probe.ENTRIES)
     fixed = {
         **support.walls_in_spec(guest.missing if guest is not None else ()),
         "module": source.module,
@@ -160,9 +167,9 @@ def prepare(
     }
     describe = partial(worker_access, level, reach, base, variables(reach.grant) if guest is not None else ())
     if guest is None:
-        return Prepared(tool, limits, fixed, rules, base, describe, in_force)
+        return Prepared(tool, limits, fixed, rules, base, describe, in_force, counts)
     opened = partial(guest.preopens, grant, gate.workdir) if guest.preopens is not None else None
-    return Prepared(tool, limits, {**fixed, **guest.fixed}, rules, base, describe, in_force, guest, opened)
+    return Prepared(tool, limits, {**fixed, **guest.fixed}, rules, base, describe, in_force, counts, guest, opened)
 
 
 def variables(grant: CapabilitySet) -> list[str]:

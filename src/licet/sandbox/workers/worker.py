@@ -31,7 +31,7 @@ from licet.guard.execution import result_text
 from licet.sandbox.bridge import shims
 from licet.sandbox.bridge.wire import Closed, Frame
 from licet.sandbox.bridge.worker_context import HostClient, HostReply, RemoteContext, SyncHandle
-from licet.sandbox.kernel import hardening, landlock, seccomp
+from licet.sandbox.kernel import connections, hardening, landlock, seccomp
 from licet.sandbox.limits import LONGEST_ERROR, MEMORY_RESERVE, MOST_FRAMES
 from licet.source.finder import FromText, module_spec
 
@@ -117,8 +117,11 @@ class ExitReporter:
             self.fd = -1
 
 
-def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
-    """Run a worker in this process; does not return."""
+def live(end: socket.socket, parent: int, fd: int, judge: socket.socket | None = None) -> NoReturn:
+    """Run a worker in this process; does not return.
+
+    At the other end of `judge` is the process that counts what this one makes in directories.
+    """
     reporter = ExitReporter(fd)
     try:
         host = HostClient(end)
@@ -126,7 +129,7 @@ def live(end: socket.socket, parent: int, fd: int) -> NoReturn:
         printed, *files = host.wire.files(1 + spec["files"])
         _print_to(printed)
         try:
-            wall_in(spec, {end.fileno(), fd, *files}, parent)
+            wall_in(spec, {end.fileno(), fd, *files}, parent, judge)
         except (OSError, ValueError):
             reporter.exit(NO_WALLS)
         _Worker(host, spec, reporter, files).serve()
@@ -166,7 +169,7 @@ def _print_to(pipe: int) -> None:
     os.close(pipe)
 
 
-def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
+def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int, judge: socket.socket | None = None) -> None:
     """Give up everything that the specification does not name, for good.
 
     Only a guest may lack walls, where the manifest permits it: what runs it confines it too.
@@ -183,7 +186,7 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
     version, walls, limits = spec["landlock"], spec["walls"], hardening.Limits(**spec["limits"])
     ruleset = landlock.ruleset(rules, version=version) if "landlock" in walls else -1
     if "hardening" in walls:
-        kept = {0, 1, 2, *keep, *({ruleset} if ruleset >= 0 else ())}
+        kept = {0, 1, 2, *keep, *({ruleset} if ruleset >= 0 else ()), *({judge.fileno()} if judge is not None else ())}
         hardening.harden(limits=limits, keep_fds=kept, parent=parent)
     else:
         hardening.limit(limits)
@@ -192,7 +195,19 @@ def wall_in(spec: Mapping[str, Any], keep: set[int], parent: int) -> None:
         os.close(ruleset)
     if "seccomp" in walls:
         own_pid = None if version >= landlock.SIGNALS_SINCE else os.getpid()
-        seccomp.install(seccomp.program(own_pid=own_pid, abi=version))
+        _filter(seccomp.program(own_pid=own_pid, abi=version, counts=judge is not None), judge)
+    if judge is not None:
+        judge.close()
+
+
+def _filter(text: bytes, judge: socket.socket | None) -> None:
+    """Install the filter, and give its listener away, if it has one."""
+    if judge is None:
+        seccomp.install(text)
+        return
+    listener = connections.install(text)
+    socket.send_fds(judge, [b"L"], [listener])
+    os.close(listener)
 
 
 def _rule(path: str, access: int, identity: list[int] | None) -> Iterator[landlock.PathRule]:

@@ -17,8 +17,10 @@ from typing import NoReturn
 from licet.sandbox import scratch
 from licet.sandbox.bridge.wire import FROM_HOST, Closed, Wire, packed
 from licet.sandbox.kernel import hardening, landlock, seccomp
+from licet.sandbox.kernel.entry_count import EntryCount
 from licet.sandbox.limits import THREAD_STACK
 from licet.sandbox.workers import worker
+from licet.sandbox.workers.entry_limits import EntryLimits
 
 _REHEARSALS = 16
 
@@ -46,12 +48,14 @@ def main(control: int, base: str) -> NoReturn:
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(woken, select.POLLIN)
+    limits = EntryLimits(poll)
     gc.collect()
     os.dup2(1, 2)  # errors up to here reach the host; what tools write there is dropped
     wire.send({"number": 0, "ready": 1})
     gc.freeze()  # garbage collection in a worker would copy the pages of everything imported here
     while True:
-        ready = {fd for fd, _ in poll.poll()}
+        ready = dict(poll.poll())
+        limits.look(ready)
         try:
             if woken in ready:
                 os.read(woken, 4096)
@@ -59,7 +63,7 @@ def main(control: int, base: str) -> NoReturn:
             if control in ready:
                 wire.take()
                 for frame in wire.frames():
-                    _obey(wire, workers, frame.head, reports[1])
+                    _obey(wire, workers, frame.head, reports[1], limits)
         except Closed:
             for pid in workers:
                 os.kill(pid, signal.SIGKILL)
@@ -77,29 +81,37 @@ def _pipe() -> tuple[int, int]:
     return ends
 
 
-def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int], reports: int) -> None:
+def _obey(wire: Wire, workers: dict[int, int], order: dict[str, int], reports: int, limits: EntryLimits) -> None:
     number = order["number"]
     if "end" in order:
         # A pid belongs to its worker until it is reaped here, so no other process is hit.
         for pid in [pid for pid, its in workers.items() if its == number]:
             os.kill(pid, signal.SIGKILL)
         return
-    end = wire.file()
+    end, *counts = wire.files(1 + ("entries" in order))
+    judge: socket.socket | None = None  # the socket for the worker's listener, if what it makes is counted
     parent = os.getpid()
     try:
+        if counts:
+            judge = limits.expect(EntryCount(order["entries"], counts[0]))
         pid = os.fork()
     except OSError as wrong:
         wire.send({"number": number, "exited": -1, "cpu": 0, "error": f"no worker can be started: {wrong}"})
         os.close(end)
+        if judge is not None:
+            judge.close()
         return
     if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            worker.live(socket.socket(fileno=end), parent, reports)
+            limits.close()
+            worker.live(socket.socket(fileno=end), parent, reports, judge)
         finally:
             os._exit(1)
     os.close(end)
+    if judge is not None:
+        judge.close()
     workers[pid] = number
     wire.send({"number": number, "started": pid})
 
@@ -143,7 +155,8 @@ def _warm() -> None:
         return a
 
     if landlock.abi():
-        seccomp.program()  # cached: a worker installs it as it is
+        for counts in (False, True):
+            seccomp.program(counts=counts)  # cached: a worker installs it as it is
     validator(sample, None)({"a": 1})
     with asyncio.Runner() as runner:
         runner.run(asyncio.sleep(0))

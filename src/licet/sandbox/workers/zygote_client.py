@@ -25,6 +25,7 @@ from licet.guard.execution import SandboxUnavailable
 from licet.guard.grant import Access
 from licet.sandbox import scratch
 from licet.sandbox.bridge.wire import FROM_HOST, Closed, Wire, packed, send_all
+from licet.sandbox.kernel.entry_count import EntryCount
 from licet.sandbox.limits import (
     MOST_PRINTED,
     MOST_SCRATCH_ENTRIES,
@@ -52,6 +53,7 @@ class Watched(Struct, frozen=True):
 
     scratch_bytes: int
     threads: int
+    entries: int | None = None  # that it may make in directories during a call; None if they are not counted
 
 
 class WorkerExit(Struct, frozen=True):
@@ -73,6 +75,7 @@ class WorkerProcess:
         self.pid = 0  # until the zygote has reported it, which may be after the first result of the worker
         self.access: Access | None = None  # the kernel rules around it
         self.calls = 0
+        self.entries: EntryCount | None = None  # of what it makes in directories, if that is counted
         self.scratch_changed = 0  # mtime of the directory when it was last seen empty
         self.ended: tuple[Reason, str] | None = None
         self.exit: WorkerExit | None = None
@@ -128,6 +131,8 @@ class WorkerProcess:
     def close(self) -> None:
         """Close the connection to it."""
         self.end.close()
+        if self.entries is not None:
+            self.entries.close()
         if self._logs >= 0:
             os.close(self._logs)
             self._logs = -1
@@ -210,7 +215,11 @@ class Zygote:
             ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, WORKER_BUFFER)
             ours.settimeout(ZYGOTE_SECONDS)
             self.workers[number] = worker
-            self._tell({"number": number}, theirs.fileno())
+            if watched.entries is None:
+                self._tell({"number": number}, theirs.fileno())
+            else:
+                worker.entries = EntryCount(watched.entries)
+                self._tell({"number": number, "entries": watched.entries}, theirs.fileno(), worker.entries.file)
             send_all(ours, spec(directory), (prints, *files))
             ours.setblocking(False)
         except OSError as wrong:
