@@ -52,6 +52,7 @@ FREEZE, IS_FROZEN, GO_ON, IS_READY = b"F", b"f", b"G", b"R"
 _REPLACED = "`{}` was replaced or removed from outside while the program ran"
 _LENGTH = 8
 _NOWHERE = -1  # no mount has this id
+PLACEHOLDER_TIME = 1_000_000_001  # of `own_files`, which nothing here imports; a test compares the two
 _TAKEN = "it was moved away while it was open"
 
 
@@ -420,9 +421,6 @@ def _copy_of(path: str) -> int:
         return mounts.copied_from(file, _FLAGS)
     finally:
         os.close(file)
-
-
-PLACEHOLDER_TIME = 1_000_000_001  # of `own_files`, which takes long to import
 
 
 def _can_be_made(path: str) -> bool:
