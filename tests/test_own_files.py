@@ -37,6 +37,7 @@ from licet.own_files import (
     size_text,
 )
 from licet.policy_files.trust import accept
+from licet.sandbox.kernel import cover_watch
 from licet.sandbox.programs.program_files import Placeholders
 
 
@@ -364,3 +365,7 @@ def test_a_line_is_appended_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch
     os.close(fd)
     assert (tmp_path / "lines").read_bytes() == b"one\nthree\n"
     assert stat.S_IMODE((tmp_path / "lines").stat().st_mode) == 0o600
+
+
+def test_what_is_made_during_a_run_is_as_old_as_any_placeholder() -> None:
+    assert cover_watch.PLACEHOLDER_TIME == PLACEHOLDER_TIME

@@ -17,6 +17,7 @@ import warm
 from attacks.walled_programs import needs_namespaces
 from licet.cli.init_preset import coding_policy
 from licet.core.review.sensitive import GIT_LEADS, TRUSTED
+from licet.policy_files.trusted_paths import TrustedPaths
 
 pytestmark = needs_namespaces
 
@@ -167,6 +168,21 @@ def test_flags_close_the_leads_of_every_repository_below(tmp_path: Path) -> None
 
 
 @pytest.mark.who
+def test_no_number_of_other_files_opens_a_home_or_a_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The search of a large tree ends early. What is closed without a search must not wait for it.
+    home, project = tmp_path / "home", tmp_path / "home" / "work" / "deep" / "project"
+    (project / ".git").mkdir(parents=True)
+    for number in range(20):
+        (home / f"many-{number}").mkdir()
+    (home / ".npmrc").write_text("")
+    monkeypatch.setattr("licet.policy_files.trusted_paths.MOST_SEARCHED", 10)
+    trusted = TrustedPaths([str(home), str(project)], str(project), str(home))
+    assert not trusted.all_searched
+    closed = [home / name for name in (".ssh", ".bashrc", ".npmrc", ".gitconfig", ".config/autostart")]
+    closed += [project / name for name in (".vscode", ".envrc", ".git/hooks", ".git/config")]
+    assert {str(path) for path in closed} <= trusted.paths.keys()
+
+
 def test_work_in_a_repository_goes_on(tmp_path: Path) -> None:
     """Flags close nothing that a commit, a branch, a build or a test writes, and leave nothing behind."""
     made = Desk(tmp_path.resolve())

@@ -49,6 +49,35 @@ def mapped(path):
     libc.mmap(None, 4096, 3, 1, file, 0)  # `mmap.mmap` keeps a copy of the file open
     os.close(file)
     return "mapped"
+def mapped_by_thread(path):
+    # The first thread of a process can end before the others: then nothing is told of the process as a whole.
+    import threading
+    done, ready = os.pipe()
+    def hold():
+        mapped(path)
+        os.write(ready, b"mapped")
+        time.sleep(1000)
+    if not os.fork():
+        threading.Thread(target=hold).start()
+        libc.syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)  # `exit` ends this thread alone
+    said = os.read(done, 6).decode()
+    while not any(is_zombie(name) for name in os.listdir("/proc") if name.isdigit()): time.sleep(0.005)
+    return said
+def is_zombie(name):
+    with open(f"/proc/{name}/stat") as file: return file.read().rpartition(")")[2].split()[0] == "Z"
+def written_by_mapping(path):
+    file = os.open(path, os.O_RDWR)
+    libc.mmap.restype = ctypes.c_void_p
+    place = ctypes.c_void_p(libc.mmap(None, 4096, 3, 1, file, 0))
+    ctypes.memmove(place, b"bad", 3)
+    libc.munmap(place, 4096)
+    os.close(file)
+    return "written"
+def written_among_much(path):
+    for number in range(4000):
+        name = top + "/" + f"{number:0200}"
+        open(name, "w").close()
+    return write(path)
 def inside(path):
     os.chdir(path)
     return "inside"
@@ -442,6 +471,9 @@ def test_a_closed_name_that_somebody_removes_cannot_be_made(operation: str, top:
 # What a program does in the moment in which a name is open: the name, what it does, and what is said of it.
 MEANWHILE = {
     "writes": (".git/config", 'write("{}")', "it was written while it was open"),
+    "writes by a mapping": (".git/config", 'written_by_mapping("{}")', "it was open for writing"),
+    "writes while much else happens": (".git/config", 'written_among_much("{}")', "it was written while it was open"),
+    "maps in a process without its first thread": (".git/config", 'mapped_by_thread("{}")', "mapped"),
     "reads": (".env", 'read("{}")', "it was opened before it was hidden again"),
     "links": (".git/config", 'linked("{}")', "has a second name now"),
     "holds it open": (".git/config", 'opened("{}", os.O_RDONLY)', "a process has"),

@@ -137,3 +137,11 @@ def test_what_the_walls_refused_is_told_as_what_the_output_says(project: Path, c
     (value,) = {line.rpartition("add `")[2].rstrip("`\n") for line in ended.stderr.splitlines() if "; add `" in line}
     flags = ["--allow-read", "in", *value.split()]
     assert run(project, flags, *command).returncode == 0
+
+
+def test_a_line_that_is_made_to_be_slow_is_searched_for_a_few_names() -> None:
+    # Each of these took up to a minute, and there may be two hundred.
+    words, quotes = "a " * 1000 + "EPERM " * 300, " 'EPERM" * 580
+    names = " ".join(f"'x{number}'" for number in range(500)) + ": Permission denied" * 30
+    for line in (words, quotes, names):
+        assert len(list(refused_paths(f"{line}\n" * 200, "/w"))) <= 200 * 4 * 8

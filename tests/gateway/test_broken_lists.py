@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from licet.mcp.broken_lists import Unreadable, broken_list
-from licet.mcp.exchange import UpstreamError
+from licet.mcp.exchange import Answer, UpstreamError
 from licet.mcp.jsonrpc import BadMessage, Response, read_message
-from licet.mcp.limits import MOST_DEPTH
+from licet.mcp.limits import MOST_BROKEN_MARKS, MOST_DEFINITIONS, MOST_DEPTH
 from licet.mcp.listing import Definitions, definitions
 from sandbox.levels import needs_walls
 
 from .clients import text_of
 from .http_servers import Asked, HttpServer, Out, opened
-from .servers import call
+from .servers import call, serving
 from .test_listing import read
 from .workspaces import Workspace
 
@@ -85,6 +86,29 @@ def test_an_empty_place_in_a_list_is_left_out() -> None:
     found = broken_list(text, key="tools", name="name")
     assert found is not None
     assert [type(item) for item in found["tools"]] == [dict, Unreadable, Unreadable]
+
+
+def test_a_list_is_not_read_item_by_item_if_that_would_take_long() -> None:
+    many, marks = ",".join(["NaN"] * (MOST_DEFINITIONS + 1)), "1," * MOST_BROKEN_MARKS
+    for items in (many, f'{{"name":"a","n":NaN,"l":[{marks}1]}}'):
+        text = f'{{"jsonrpc":"2.0","id":1,"result":{{"tools":[{items}]}}}}'
+        assert broken_list(text.encode(), key="tools", name="name") is None
+
+
+def test_a_broken_list_is_read_beside_the_event_loop() -> None:
+    threads: list[str] = []
+
+    def mend(line: bytes) -> dict[str, Any] | None:
+        threads.append(threading.current_thread().name)
+        return broken_list(line, key="tools", name="name")
+
+    async def scene() -> Answer:
+        async with serving(script_of(GOOD, tool_of("bad", "NaN"))) as upstream:
+            return await upstream.request("tools/list", {}, seconds=60, mend=mend)
+
+    assert len(asyncio.run(scene()).data["tools"]) == 2
+    assert threads != [threading.main_thread().name]
+    assert len(threads) == 1
 
 
 values = st.recursive(

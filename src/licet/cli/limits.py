@@ -10,6 +10,9 @@ ARGUMENT_FILE_BYTES = 4 << 20  # bytes; a file for `licet call --args`. What one
 SCHEMA_FILE_BYTES = 1_000_000  # bytes; a file that `licet schema` may replace, many times the longest schema
 OUTPUT_LINES_SEARCHED = 200  # lines; the end of what a failed command said, in which `licet run` looks for walls
 OUTPUT_LINE_CHARACTERS = 4096  # characters; what is looked at of one such line
+OUTPUT_ERRORS_SEARCHED = 4  # errors; those of one such line whose paths are looked for
+OUTPUT_NAMES_SEARCHED = 8  # names; those of one such line that are in quotes
+NAME_WORDS_SEARCHED = 16  # words; those of a name with spaces that is in no quotes
 LEAST_SECRET_CHARACTERS = 6  # characters; a shorter variable is never taken for a secret by `licet observe`
 
 # Times

@@ -7,8 +7,15 @@ run do refuse a path is decided elsewhere, from the grant.
 import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 
-from licet.cli.limits import OUTPUT_LINE_CHARACTERS, OUTPUT_LINES_SEARCHED
+from licet.cli.limits import (
+    NAME_WORDS_SEARCHED,
+    OUTPUT_ERRORS_SEARCHED,
+    OUTPUT_LINE_CHARACTERS,
+    OUTPUT_LINES_SEARCHED,
+    OUTPUT_NAMES_SEARCHED,
+)
 from licet.core.late_pattern import late_pattern
 
 _REFUSED = late_pattern(
@@ -18,6 +25,7 @@ _REFUSED = late_pattern(
 )
 # Not the apostrophe of a word such as `can't`: a quote that opens has no letter before it, one that closes none after.
 _QUOTED = late_pattern(r"""(?<!\w)['"`‘“](.+?)['"`’”](?!\w)""")
+_CLOSING = late_pattern(r"""['"`’”](?!\w)""")
 # Languages name the error first and the path after it: `OSError: [Errno 30] …: 'x'`, `Error: EACCES: …, open 'x'`.
 _ERROR_FIRST = late_pattern(r"\[Errno -?\d+\]|(?:^|\s|\[)(?:\w+\.)*\w*(?:Error|Exception|Warning)\b|\bE[A-Z]{3,}:")
 
@@ -30,18 +38,26 @@ def last_lines(said: str) -> list[str]:
 def refused_paths(said: str, workdir: str) -> Iterator[tuple[str, str]]:
     """The paths, made absolute, in lines that also have an error that a wall causes, each with that error."""
     for line in last_lines(said):
-        for error in _REFUSED.finditer(line):
-            for name in _names(line, line[: error.start()], workdir):
+        quoted = list(islice(_quoted(line), OUTPUT_NAMES_SEARCHED))
+        is_quoted = bool(quoted) or _ERROR_FIRST.search(line) is not None
+        quoted = [name for name in quoted if not _REFUSED.search(name)]  # Node also quotes the error: `code: 'EROFS'`
+        for error in islice(_REFUSED.finditer(line), OUTPUT_ERRORS_SEARCHED):
+            for name in quoted if is_quoted else _name_before(line[: error.start()], workdir):
                 if name and "\0" not in name:
                     yield os.path.normpath(os.path.join(workdir, name)), error[0].lower()
 
 
-def _names(line: str, before: str, workdir: str) -> list[str]:
-    quoted = [match[1] for match in _QUOTED.finditer(line)]
-    if quoted or _ERROR_FIRST.search(line):
-        return [name for name in quoted if not _REFUSED.search(name)]  # Node also quotes the error: `code: 'EROFS'`
+def _quoted(line: str) -> Iterator[str]:
+    """The names in quotes, in a time that grows with the line: behind its last closing quote no name is looked for."""
+    end = max((match.end() for match in _CLOSING.finditer(line)), default=0)
+    for match in _QUOTED.finditer(line, 0, end):
+        yield match[1]
+
+
+def _name_before(text: str, workdir: str) -> list[str]:
+    """The name at the end of a text, of as many words as a file has that is there, or of one."""
     # `cat: x: Permission denied`, `error: could not lock config file x: Read-only file system`, `open x: …`
-    words = before.rstrip().removesuffix(":").rpartition(": ")[2].split()
+    words = text.rstrip().removesuffix(":").rpartition(": ")[2].split()[-NAME_WORDS_SEARCHED:]
     ends = (" ".join(words[start:]) for start in range(len(words)))
-    there = (name for name in ends if os.path.lexists(os.path.join(workdir, name)))
-    return [next(there, words[-1])] if words else []
+    present = (name for name in ends if os.path.lexists(os.path.join(workdir, name)))
+    return [next(present, words[-1])] if words else []

@@ -15,9 +15,10 @@ from msgspec import Struct
 from licet.core.algebra.scope import visible
 from licet.declare.plain_json import is_heavy
 from licet.mcp.jsonrpc import BadMessage, Response, read_message
-from licet.mcp.limits import LONGEST_NAME, MOST_UNITS
+from licet.mcp.limits import LONGEST_NAME, MOST_BROKEN_MARKS, MOST_DEFINITIONS, MOST_UNITS
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},]', re.DOTALL)
+_MARKS = (b'"', b"[", b"{", b",")
 _OBJECT = re.compile(rb"\s*:\s*\{")
 _LIST = re.compile(rb"\s*:\s*\[")
 _TEXT = re.compile(rb'\s*:\s*("(?:[^"\\]++|\\.)*+")', re.DOTALL)
@@ -34,10 +35,13 @@ class Unreadable(Struct, frozen=True):
 def broken_list(line: bytes, *, key: str, name: str) -> dict[str, Any] | None:
     """The result of an answer with the list `key`, in which an `Unreadable` stands for each item that cannot be read.
 
-    None if something else in the line is wrong. `name` is the key that tells items apart.
+    None if something else in the line is wrong, or it has more than can be read so. `name` is the key that tells items
+    apart. It may take a second or two: not for an event loop.
     """
-    span = _list_span(line, key) if not is_heavy(line, MOST_UNITS) else None
-    if span is None:
+    if is_heavy(line, MOST_UNITS) or sum(map(line.count, _MARKS)) > MOST_BROKEN_MARKS:
+        return None
+    span = _list_span(line, key)
+    if span is None or len(span[2]) > MOST_DEFINITIONS:
         return None
     start, end, items = span
     try:

@@ -60,6 +60,14 @@ class UpstreamError(Exception):
         super().__init__(f"{message} ({code})")
 
 
+class MalformedAnswer(UpstreamError):
+    """The answer is no message. `line` is what came, if it may be mended."""
+
+    def __init__(self, reason: str, line: bytes) -> None:
+        self.line = line
+        super().__init__(INTERNAL_ERROR, f"a malformed answer: {reason}")
+
+
 class TimedOut(Exception):
     """No answer came in time. The other side was told that nobody waits any more."""
 
@@ -83,10 +91,11 @@ class Waiting:
         progress: Callable[[dict[str, Any]], None] | None,
         caller: Id | None,
         most: int = MOST_ANSWER_BYTES,
-        mend: Mend | None = None,
+        *,
+        can_be_mended: bool = False,
     ) -> None:
         self.most = most  # bytes of the line with its answer
-        self.mend = mend
+        self.can_be_mended = can_be_mended
         self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.progress = progress
         self.caller = caller
@@ -173,7 +182,7 @@ class Exchange(ABC):
     ) -> Answer:
         """Send a request and wait for its result, of so many bytes at most. `params` makes its parameters from its id.
 
-        `mend` reads an answer that is no message.
+        `mend` reads an answer that is no message, in a thread.
 
         Raises `UpstreamError`, `Gone` or `TimedOut`. If the task is cancelled, the other side is told.
         """
@@ -181,10 +190,16 @@ class Exchange(ABC):
             raise Gone(self._end.result())
         self._last_id += 1
         number = self._last_id
-        waiting = self._waiting[number] = Waiting(progress, caller, most, mend)
+        waiting = self._waiting[number] = Waiting(progress, caller, most, can_be_mended=mend is not None)
         try:
             line = write_message(Request(number, method, params(number)))
             return await waiting.within(seconds, self._link.send(line))
+        except MalformedAnswer as error:
+            # In a thread: it takes long for what somebody has made for that, and others wait for this loop.
+            mended = await asyncio.to_thread(mend, error.line) if mend is not None and error.line else None
+            if mended is None:
+                raise
+            return Answer(error.line, mended)
         except TimeoutError:
             raise TimedOut(f"no answer to `{method}` within {seconds:g} s") from None
         finally:
@@ -264,11 +279,10 @@ class Exchange(ABC):
             is_answer = answer_id is not None
         waiting = self._waiting.get(_number(answer_id)) if is_answer else None
         if waiting is not None and not waiting.answered.done():
-            mended = waiting.mend(line) if waiting.mend is not None and len(line) <= waiting.most else None
-            if mended is not None:
-                waiting.answered.set_result(Answer(line, mended))
+            can_be_mended = waiting.can_be_mended and len(line) <= waiting.most
+            waiting.answered.set_exception(MalformedAnswer(bad.reason, line if can_be_mended else b""))
+            if can_be_mended:
                 return
-            waiting.answered.set_exception(UpstreamError(INTERNAL_ERROR, f"a malformed answer: {bad.reason}"))
         elif bad.id is not None and not bad.is_answer:
             self._refuse(bad.id, bad.code, bad.reason)
         self._bad_lines += 1

@@ -27,6 +27,7 @@ STATE_ONLY_PAUSES = (0.05, 0.1, 0.2, 0.25)  # seconds; before a call that only h
 MOST_PAGES = 100  # pages; of all lists of one server together
 MOST_DEFINITIONS = 10_000  # definitions; of one server
 MOST_LISTS_BYTES = 4 << 20  # bytes; of all lists of one server together
+MOST_BROKEN_MARKS = 300_000  # quotes, brackets and commas; of a list that is read item by item, which are about 2 s
 MOST_DEFINITION_BYTES = 256 << 10  # bytes; of one definition
 LONGEST_NAME = 2_000  # characters; of the name or the URI of a definition
 MOST_LEFT_OUT = 100  # definitions; that are left out with a reason of their own; more are counted

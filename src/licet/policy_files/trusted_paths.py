@@ -10,6 +10,7 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from licet.core.algebra.scope import Malformed, inside, path_key
 from licet.core.review.sensitive import GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
@@ -38,38 +39,50 @@ class TrustedPaths:
         self._written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
         self._named = tuple(tree for tree in self._written if _is_named(tree))
         self._left = MOST_SEARCHED
-        for tree in self._written:
-            if os.path.isdir(tree) and tree not in self._named:
-                self._search(tree, workdir)
+        trees = [tree for tree in self._written if os.path.isdir(tree) and tree not in self._named]
+        # First what is closed wherever it is: no number of other files may keep that open.
         for place in dict.fromkeys((home, os.path.realpath(home))) if home else ():
             if inside(place, self._written):
                 for name in (*HOME_TRUSTED, *(name for names in HOME_SWITCHES.values() for name in names)):
                     self._add(os.path.join(place, name), _OF_HOME)
+                for _, trusted in _ROWS:
+                    if trusted.closing != "never":
+                        self._add_if_there(os.path.join(place, trusted.path), trusted.why)
+        for tree in trees:
+            self._add_tops(tree, workdir)
+        for tree in trees:
+            self._search(tree)
 
     @property
     def paths(self) -> dict[str, str]:
         """The paths, each with who acts on it."""
         return self._found
 
-    def _search(self, tree: str, workdir: str) -> None:
+    def _add_tops(self, tree: str, workdir: str) -> None:
+        """Add the names at the top of a project, and those whose beginning a directory is called."""
         tops = {tree} if _is_project(tree, workdir) else set()
         tops |= {place for place in (workdir, os.path.realpath(workdir)) if inside(place, (tree,))}
         for top in sorted(tops):
+            git = os.path.join(top, _GIT)
+            is_repository = os.path.lexists(git)
+            if is_repository:
+                self._add_git(git)
             for trusted in TRUSTED:
-                is_repository = trusted.path == _GIT and os.path.lexists(os.path.join(top, _GIT))
-                if trusted.closing == "always" and not is_repository:
+                if trusted.closing == "always" and not (trusted.path == _GIT and is_repository):
                     self._add(os.path.join(top, trusted.path), trusted.why)
         for number in range(1, 3):  # a tree that is called `.github` has what is in `.github/workflows`
             tail = tuple(tree.casefold().split("/")[-number:])
             for names, trusted in _ROWS:
                 if names[:number] == tail and len(names) > number and trusted.closing != "never":
                     self._add_if_there(os.path.join(tree, *trusted.path.split("/")[number:]), trusted.why)
+
+    def _search(self, tree: str) -> None:
         folders = deque([tree])
-        while folders and self._is_going_on():
+        while folders and self._left > 0 and self.all_searched:
             folder = folders.popleft()
             with suppress(OSError), os.scandir(folder) as entries:  # not readable
-                folders.extend(self._look_at(folder, list(entries)))
-        if folders:
+                folders.extend(self._look_at(folder, list(islice(entries, self._left + 1))))
+        if folders or self._left < 0:
             self.all_searched = False
 
     def _look_at(self, folder: str, entries: list[os.DirEntry[str]]) -> Iterator[str]:
@@ -84,19 +97,19 @@ class TrustedPaths:
                 if trusted.closing != "never":
                     self._add_if_there(os.path.join(entry.path, *trusted.path.split("/")[1:]), trusted.why)
             if entry.name == _GIT:
-                self._add_git(entry)
+                self._add_git(entry.path)
             if entry.name not in _NOT_SEARCHED and entry.path not in self._found:
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):
                         yield entry.path
 
-    def _add_git(self, entry: os.DirEntry[str]) -> None:
+    def _add_git(self, path: str) -> None:
         """A repository: what leads git to programs. A file or link, as of a worktree, leads git elsewhere itself."""
-        if not entry.is_dir(follow_symlinks=False):
-            self._add(entry.path, GIT)
-        real = os.path.realpath(entry.path)
+        if os.path.islink(path) or not os.path.isdir(path):
+            self._add(path, GIT)
+        real = os.path.realpath(path)
         if os.path.isdir(real) and inside(real, self._written):
-            self._add_repository(real, os.path.dirname(entry.path))
+            self._add_repository(real, os.path.dirname(path))
 
     def _add_repository(self, directory: str, tree: str) -> None:
         for name in GIT_LEADS:
@@ -125,19 +138,18 @@ class TrustedPaths:
             # removed, and this one starts no program.
             path = os.path.realpath(path)
         is_named = inside(path, self._named) or any(inside(tree, (path,)) for tree in self._written)
-        if not is_named and inside(path, self._written) and _can_be_named(path) and self._is_going_on():
-            self._found.setdefault(path, why)
-
-    def _is_going_on(self) -> bool:
-        if self._left <= 0 or len(self._found) >= MOST_TRUSTED_PATHS:
+        if is_named or path in self._found or not inside(path, self._written) or not _can_be_named(path):
+            return
+        if len(self._found) < MOST_TRUSTED_PATHS:
+            self._found[path] = why
+        else:
             self.all_searched = False
-        return self.all_searched
 
 
 def named_by_git(project: str, home: str) -> dict[str, str]:
     """What the configuration of a project's repository names in the project: hooks, and further configuration."""
-    found = TrustedPaths([project], project, home).paths
-    return {path: why for path, why in found.items() if why in (_HOOKS_OF_GIT, _INCLUDED)}
+    paths = TrustedPaths([project], project, home).paths
+    return {path: why for path, why in paths.items() if why in (_HOOKS_OF_GIT, _INCLUDED)}
 
 
 def _settings(file: str) -> Iterator[tuple[str, str]]:

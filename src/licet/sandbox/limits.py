@@ -113,7 +113,6 @@ LONGEST_QUIET_SECONDS = 2.0  # seconds; the same, however much happens
 BUSY_QUIET_SECONDS = 0.2  # seconds; without a change, before a program whose files are replaced often goes on
 MOST_REPLACED = 5  # times in `CLOSE_SECONDS`; files replaced more often count as often
 NAME_PAUSE_SECONDS = 0.005  # seconds; between two looks at what happens to names, while much happens
-NAME_EVENTS_AT_ONCE = 1 << 20  # bytes; events that are read at once: more than the kernel keeps
 MOST_EXPOSED_ENTRIES = 20_000  # entries; a directory that was exposed, searched for second names
 LONGEST_ENDING = 1 << 12  # bytes; why the walls ended a program: what a pipe takes at once
 COPY_SECONDS = 2.0  # seconds; a copy of a stream ends when its program has ended

@@ -215,8 +215,9 @@ ELSEWHERE = (
     Elsewhere("XDG_CONFIG_HOME", ".config/opencode", "opencode"),
     Elsewhere("XDG_CONFIG_HOME", ".config/licet", "licet"),
 )
-# Below a home, besides what TRUSTED names anywhere: what shells, git, ssh and the session run or obey.
+# Below a home, there or not: what shells, git, ssh and the session run or obey.
 HOME_TRUSTED = (
+    *(".bashrc", ".zshrc"),  # which TRUSTED names anywhere, where they are
     *(".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshenv", ".zprofile", ".zlogin", ".zlogout"),
     *(".config/fish", ".gitconfig", ".config/git", ".ssh", ".config/autostart", ".config/systemd", ".local/bin", "bin"),
 )

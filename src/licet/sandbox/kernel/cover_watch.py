@@ -2,8 +2,8 @@
 
 A mount over a name goes when another process of the machine replaces or removes what has the name, and it moves away
 with what is renamed. The table of mounts and the events of names tell it. Then every process of the program is stopped,
-the name is covered again, and it is looked for what the program did meanwhile. If it holds what was open to it, or if
-that cannot be decided, the program ends.
+the name is covered again, and what the program did meanwhile is searched. If it holds what was open to it, or if that
+cannot be decided, the program ends.
 
 For the process that waits outside of the pid namespace of a program, in its mount namespace. It is behind no walls, and
 the program cannot see it.
@@ -52,6 +52,7 @@ FREEZE, IS_FROZEN, GO_ON, IS_READY = b"F", b"f", b"G", b"R"
 _REPLACED = "`{}` was replaced or removed from outside while the program ran"
 _LENGTH = 8
 _NOWHERE = -1  # no mount has this id
+PLACEHOLDER_TIME = 1_000_000_001  # of `own_files`, which nothing here imports; a test compares the two
 _TAKEN = "it was moved away while it was open"
 
 
@@ -72,10 +73,10 @@ def send_covers(watch: socket.socket, covers: Mapping[str, CoverKind]) -> None:
 def _exactly(watch: socket.socket, size: int) -> bytes:
     data = b""
     while len(data) < size:
-        more = watch.recv(size - len(data))
-        if not more:
+        piece = watch.recv(size - len(data))
+        if not piece:
             raise EOFError
-        data += more
+        data += piece
     return data
 
 
@@ -109,6 +110,8 @@ class _History:
             self.trouble = "it was written while it was open"
         elif mask & OPEN and self._is_complete and self._hidden:
             self.trouble = self.trouble or "it was opened before it was hidden again"
+        elif mask & CLOSE_WRITE and self._is_complete:  # what is written through a mapping tells no more
+            self.trouble = self.trouble or "it was open for writing before it was closed again"
         elif mask & CLOSE_WRITE:
             self._is_complete = True
 
@@ -169,8 +172,8 @@ class CoverWatch:
 
     def pause(self) -> float | None:
         """The seconds until names are to be looked at again; None if there is no pause."""
-        left = self._paused - time.monotonic()
-        return left if left > 0 else None
+        seconds = self._paused - time.monotonic()
+        return seconds if seconds > 0 else None
 
     def look(self, ready: Mapping[int, int]) -> None:
         """Handle what a poll has found. Raises `Undecided` if the program must end, and `EOFError` if it has ended."""
@@ -239,8 +242,8 @@ class CoverWatch:
         poll.register(self._watch, select.POLLIN)
         poll.register(self._table, select.POLLPRI | select.POLLERR)
         poll.register(self._names, select.POLLIN)
-        while (left := until - time.monotonic()) > 0:
-            ready = dict(poll.poll(left * 1000))
+        while (seconds := until - time.monotonic()) > 0:
+            ready = dict(poll.poll(seconds * 1000))
             if self._watch.fileno() in ready:
                 answer = self._watch.recv(1 << 12)
                 if answer == IS_FROZEN:
@@ -255,12 +258,12 @@ class CoverWatch:
     def _wait_until_quiet(self, until: float) -> None:
         """Let nothing change for a moment if files are replaced again and again."""
         often = len(self._times) == MOST_REPLACED and self._times[-1] - self._times[0] < CLOSE_SECONDS
-        while self._something(BUSY_QUIET_SECONDS if often else 0.0):
+        while self._changes_within(BUSY_QUIET_SECONDS if often else 0.0):
             self._settle(until)
             if time.monotonic() > until:  # whoever replaces them does not stop, and the program has to go on
                 return
 
-    def _something(self, seconds: float) -> bool:
+    def _changes_within(self, seconds: float) -> bool:
         """Whether a mount or a name changes within some seconds."""
         poll = select.poll()
         poll.register(self._table, select.POLLPRI | select.POLLERR)
@@ -281,8 +284,8 @@ class CoverWatch:
         """The mounts of this namespace by their ids, each with its parent and the path where it is now."""
         os.lseek(self._table, 0, os.SEEK_SET)
         text = b""
-        while more := os.read(self._table, 1 << 16):
-            text += more
+        while piece := os.read(self._table, 1 << 16):
+            text += piece
         table = {}
         for line in text.splitlines():
             number, parent, _, _, point, _ = line.split(b" ", 5)
@@ -322,9 +325,9 @@ class CoverWatch:
             raise Undecided(f"{_REPLACED.format(path)}, and has a key in it: start the program again")
         if kind == "around" or (kind == "copy" and path not in self._spares):
             raise Undecided(f"{_REPLACED.format(path)}, and what was shown in it cannot be shown again")
-        there = self._mount_of(target)
-        if self._covers.get(there) == kind:  # it was moved away with its cover, and back
-            self._ids[path] = there
+        mount = self._mount_of(target)
+        if self._covers.get(mount) == kind:  # it was moved away with its cover, and back
+            self._ids[path] = mount
             return
         if kind == "hidden":
             fd = mounts.empty_directory() if stat.S_ISDIR(about.st_mode) else _copy_of(HIDDEN_FILE)
@@ -365,7 +368,7 @@ class CoverWatch:
         longest = time.monotonic() + LONGEST_QUIET_SECONDS
         while time.monotonic() < longest:
             before = self._names.count
-            if self._something(QUIET_SECONDS) or any(map(os.path.lexists, paths)):
+            if self._changes_within(QUIET_SECONDS) or any(map(os.path.lexists, paths)):
                 return False
             if self._names.count == before:
                 break
@@ -406,9 +409,9 @@ class CoverWatch:
                 if name := _second_name(path, file):
                     raise Undecided(f"{_REPLACED.format(path)}, and `{name}` has a second name now")
         covers = {number: point for number, (_, point) in self._mounts().items() if number in self._covers}
-        if held := holders.holder(exposed, covers, self._own):
-            path = next((path for path in exposed if f"`{path}`" in held), next(iter(exposed)))
-            raise Undecided(f"{_REPLACED.format(path)}, and {held}")
+        if text := holders.holder(exposed, covers, self._own):
+            path = next((path for path in exposed if f"`{path}`" in text), next(iter(exposed)))
+            raise Undecided(f"{_REPLACED.format(path)}, and {text}")
 
 
 def _copy_of(path: str) -> int:
@@ -418,9 +421,6 @@ def _copy_of(path: str) -> int:
         return mounts.copied_from(file, _FLAGS)
     finally:
         os.close(file)
-
-
-PLACEHOLDER_TIME = 1_000_000_001  # of `own_files`, which takes long to import
 
 
 def _can_be_made(path: str) -> bool:

@@ -153,8 +153,10 @@ def _state(task: int) -> str:
     try:
         with open(f"/proc/{task}/stat", "rb", buffering=0) as file:
             return file.read(512).rpartition(b")")[2].split()[0].decode()
-    except (OSError, IndexError):
+    except (FileNotFoundError, ProcessLookupError):
         return "X"
+    except (OSError, IndexError) as error:  # whatever it is, it may run
+        raise NotFrozen("a process cannot be looked at") from error
 
 
 def _is_traced(task: int) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 _GONE = b" (deleted)"
-_PLACES = ("cwd", "root", "exe")
+_LINKS = ("cwd", "root", "exe")
 
 
 class Undecided(Exception):
@@ -31,47 +31,51 @@ def holder(paths: Mapping[str, bool], covers: Mapping[int, str], own: int) -> st
     where they are: what was opened through the one at a path, or one below it, is not held. `own` is the directory of
     this process in /proc, opened. Raises `Undecided` if a process cannot be looked at.
     """
-    mapped = {path: _mapping(path) for path in paths}
-    found_processes = False
-    for process in filter(str.isdigit, os.listdir("/proc")):
-        found_processes = True
+    patterns = {path: _mapping(path) for path in paths}
+    processes = [name for name in os.listdir("/proc") if name.isdigit()]
+    if not processes:
+        raise Undecided("/proc is not there")
+    for process in processes:
         if process == "1":
             continue
         try:
-            for task in os.listdir(f"/proc/{process}/task"):
-                held = _held_by(f"/proc/{process}/task/{task}", paths, covers, own)
-                if held:
-                    return held
-            maps = _read(f"/proc/{process}/maps")
-        except (FileNotFoundError, ProcessLookupError):  # it was killed
-            continue
+            tasks = _live_tasks(process)
+            for task in tasks:
+                if text := _held_by(task, paths, covers, own):
+                    return text
+            maps = _read(f"{tasks[0]}/maps") if tasks else b""  # threads of a process have one memory
         except OSError as error:
-            if _has_ended(process):
+            if not _live_tasks(process):  # it was killed
                 continue
             raise Undecided(f"a process cannot be looked at: {error.strerror}") from error
-        for path, pattern in mapped.items():
+        for path, pattern in patterns.items():
             # A private mapping of what may be read harms nothing.
             if any(paths[path] or line[1] == b"s" for line in pattern.finditer(maps)):
                 return f"a process has `{path}` mapped"
-    if not found_processes:
-        raise Undecided("/proc is not there")
     return ""
 
 
-def _has_ended(process: str) -> bool:
-    """Whether every task of a process has ended and waits for its parent: it has no files, and cannot be looked at."""
-    states = set()
+def _live_tasks(process: str) -> list[str]:
+    """The tasks of a process that have not ended, as directories.
+
+    One that has ended has no files and cannot be looked at. If it is the first one, the process as a whole shows
+    nothing of what the others have.
+    """
+    tasks = []
     with suppress(FileNotFoundError, ProcessLookupError):
-        for task in os.listdir(f"/proc/{process}/task"):
-            states.add(_read(f"/proc/{process}/task/{task}/stat").rpartition(b")")[2].split()[0])
-    return states <= {b"Z", b"X"}
+        for name in os.listdir(f"/proc/{process}/task"):
+            task = f"/proc/{process}/task/{name}"
+            with suppress(FileNotFoundError, ProcessLookupError):
+                if _read(f"{task}/stat").rpartition(b")")[2].split()[0] not in (b"Z", b"X"):
+                    tasks.append(task)
+    return tasks
 
 
 def _held_by(task: str, paths: Iterable[str], covers: Mapping[int, str], own: int) -> str:
-    for place in _PLACES:
+    for link in _LINKS:
         with suppress(FileNotFoundError):  # a thread of a process that ends
-            inside = _containing(os.fsencode(os.readlink(f"{task}/{place}")), paths)
-            if inside and (path := _uncovered(inside, covers.get(_mount_of(f"{task}/{place}", own)))):
+            inside = _containing(os.fsencode(os.readlink(f"{task}/{link}")), paths)
+            if inside and (path := _uncovered(inside, covers.get(_mount_of(f"{task}/{link}", own)))):
                 return f"a process uses `{path}`"
     for file in os.listdir(f"{task}/fd"):
         target = os.fsencode(os.readlink(f"{task}/fd/{file}"))

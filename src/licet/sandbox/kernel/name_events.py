@@ -6,11 +6,15 @@ The kernel says nothing in a table of mounts when a name with a mount on it is r
 import errno
 import os
 import struct
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from licet.sandbox.kernel import system_calls
-from licet.sandbox.limits import NAME_EVENTS_AT_ONCE
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 MODIFY, CLOSE_WRITE, OPEN = 0x2, 0x8, 0x20
 MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
@@ -71,13 +75,15 @@ class NameEvents:
             self._directories[watch] = directory
 
     def read(self) -> list[tuple[str, int]]:
-        """What happened since the last time, as paths and masks, oldest first. Raises `Overflow` if it is not all."""
-        try:
-            text = os.read(self._file, NAME_EVENTS_AT_ONCE)
-        except BlockingIOError:
+        """All that happened since the last time, as paths and masks, oldest first. Raises `Overflow` if some is lost.
+
+        All of it: of a stopped program, nothing may be read later than it is judged.
+        """
+        size = int.from_bytes(fcntl.ioctl(self._file, termios.FIONREAD, bytes(4)), sys.byteorder)
+        if not size:
             return []
         self.count += 1
-        return list(self._events(text))
+        return list(self._events(os.read(self._file, size)))
 
     def _events(self, text: bytes) -> Iterator[tuple[str, int]]:
         start = 0

@@ -139,12 +139,9 @@ def _in_namespaces(
     os.close(saying)
     for stream in (0, 1, 2):  # only the binary has its pipes open, so that they end with it
         os.close(stream)
-    watch: cover_watch.CoverWatch | None = cover_watch.CoverWatch(near, own, orders)
-    try:
-        assert watch is not None  # noqa: S101
-        watch = watch if watch.begin() else None
-    except (OSError, EOFError, cover_watch.Undecided):  # the first process reports why it was not started
-        watch = None
+    covers, watch = cover_watch.CoverWatch(near, own, orders), None
+    with suppress(OSError, EOFError, cover_watch.Undecided):  # the first process reports why it was not started
+        watch = covers if covers.begin() else None
     why = _pass_on_until_the_end(first, watch)  # the kernel then ends everything in its namespace
     if why:
         os.write(ending, f"CLOSED_FILE_REPLACED {why}".encode(errors="backslashreplace")[:LONGEST_ENDING])
