@@ -36,7 +36,7 @@ import _signal, _socket, marshal, os, sys
 place, code, *words = sys.argv[1:]
 server = _socket.socket(_socket.AF_UNIX)
 server.connect(place)
-for number in (_signal.SIGINT, _signal.SIGTERM):
+for number in (_signal.SIGINT, _signal.SIGTERM, _signal.SIGHUP):
     _signal.signal(number, lambda number, frame: server.send(bytes((number,))))
 streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
 given = marshal.dumps((code, words, os.getcwd(), dict(os.environ)))

@@ -5,6 +5,7 @@ import json
 import os
 import select
 import shlex
+import signal
 import subprocess
 import termios
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import warm
-from attacks.walled_programs import PYTHON, needs_walls
+from attacks.walled_programs import PYTHON, needs_namespaces, needs_walls
 from cli.messages import message
 from licet.cli.run import Interrupts
 
@@ -175,6 +176,41 @@ def test_being_ended_leaves_the_terminal_as_it_was(desk: Path) -> None:
     assert (walled.returncode, termios.tcgetattr(far)) == (128 + 15, before)
     os.close(near)
     os.close(far)
+
+
+@needs_namespaces
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_an_ended_run_leaves_no_placeholder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project = tmp_path / "project"
+    project.mkdir()
+    words = ["run", "--allow-read", ".", "--allow-write", ".", "--", "sh", "-c", "echo ready; sleep 200"]
+    before = sorted(project.iterdir())
+    with subprocess.Popen([*warm.command(warm.PROGRAM), *words], cwd=project, stdin=-1, stdout=-1, stderr=-1) as walled:
+        assert walled.stdout is not None
+        assert walled.stdout.readline() == b"ready\n"
+        assert sorted(project.iterdir()) != before
+        walled.send_signal(number)
+    assert sorted(project.iterdir()) == before
+    assert walled.returncode == 128 + number
+
+
+@needs_namespaces
+def test_closing_the_terminal_ends_the_run_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    project = tmp_path / "project"
+    project.mkdir()
+    near, far = os.openpty()
+    words = ["run", "--allow-read", ".", "--allow-write", ".", "--", "sh", "-c", "echo ready; sleep 200"]
+    command = [*warm.command(AT_TERMINAL), *words]
+    with subprocess.Popen(command, cwd=project, stdin=far, stdout=far, stderr=far) as walled:
+        os.close(far)
+        said = b""
+        while b"ready" not in said:
+            assert select.select([near], [], [], 300)[0], said
+            said += os.read(near, 1 << 16)
+        os.close(near)
+    assert (sorted(project.iterdir()), walled.returncode) == ([], 128 + signal.SIGHUP)
 
 
 def test_a_command_on_a_terminal_has_a_terminal(desk: Path) -> None:

@@ -330,8 +330,8 @@ def run_program(
     if not wants_json():
         show_warnings(chosen.typed, gate.policy.tools[tool].reach)
     show_new_session(ctx, wanted.session)
-    before = signal.signal(signal.SIGTERM, _terminated)
-    interrupted = signal.signal(signal.SIGINT, Interrupts(attached))
+    before = {number: signal.signal(number, _terminated) for number in _ending_signals()}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, Interrupts(attached))
     try:
         result = run_in(gate, tool, {"command": words}, find_session, purpose=wanted.purpose, task=wanted.task)
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
@@ -340,8 +340,8 @@ def run_program(
         raise KeyboardInterrupt(f"{text} has the receipt") from None
     finally:
         attached.finish(wait=in_time)
-        signal.signal(signal.SIGTERM, before)
-        signal.signal(signal.SIGINT, interrupted)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     ran = gate.policy.tools[tool]
     code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach)
     if code and result.ok and not wants_json():
@@ -375,8 +375,15 @@ class Interrupts:
             os.write(2, b"\nlicet: press Ctrl-C once more to end the command\n")
 
 
+def _ending_signals() -> tuple[signal.Signals, ...]:
+    """The signals that end the run: that of `kill`, and that of a terminal which is closed, unless `nohup` ignores it."""
+    hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return (signal.SIGTERM, signal.SIGHUP) if hangs_up else (signal.SIGTERM,)
+
+
 def _terminated(number: int, _: object) -> NoReturn:
     """Unwind: end the command, write its receipt, and restore the terminal."""
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the kernel and the shell both send it; the second must not stop this
     raise SystemExit(128 + number)
 
 
