@@ -111,6 +111,42 @@ def test_one_that_a_killed_host_has_left_is_removed_by_the_next(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+def test_directories_that_a_killed_host_has_left_are_removed_by_the_next(tmp_path: Path) -> None:
+    left, later = Placeholders(), Placeholders()
+    left.hold([str(tmp_path / "deep" / "er" / ".vscode")])
+    for held in left._held:
+        os.close(held.fd)
+    later.hold([str(tmp_path / "deep" / "er" / ".vscode"), str(tmp_path / "deep" / ".npmrc")])
+    later.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_directories_go_with_the_last_of_several_programs(tmp_path: Path) -> None:
+    file, beside = str(tmp_path / "deep" / ".npmrc"), str(tmp_path / "deep" / ".env")
+    first, second, third = Placeholders(), Placeholders(), Placeholders()
+    first.hold([file])
+    second.hold([file, beside])
+    first.release()
+    third.hold([file])
+    second.release()  # its second name goes, and with it the time of the directory
+    third.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_that_was_made_stays_with_what_somebody_has_put_into_it(tmp_path: Path) -> None:
+    name, own = str(tmp_path / "deep" / ".vscode"), tmp_path / "deep" / "own"
+    first, second = Placeholders(), Placeholders()
+    first.hold([name])
+    second.hold([name])
+    own.write_text("")
+    first.release()
+    second.release()
+    assert os.lstat(tmp_path / "deep").st_mtime_ns > 1 << 60  # and is no placeholder
+    own.unlink()
+    Placeholders().hold([])
+    assert own.parent.is_dir()
+
+
 def test_a_program_that_locks_the_directory_opens_no_name_to_the_next_one(tmp_path: Path) -> None:
     name = str(tmp_path / "commondir")
     first, second = Placeholders(), Placeholders()

@@ -10,7 +10,7 @@ Otherwise the program could make it, or no new name at all could be made beside 
 
 Every program that needs one holds a shared lock on it, and who finds no other lock removes it. The lock of its
 directory keeps two hosts from doing so at once. It is known by its time, so that one that a killed host has left is
-used and removed by the next. What somebody has written to stays.
+used and removed by the next. So are the directories on the way to one. What somebody has written to stays.
 """
 
 import errno
@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import cache
+from itertools import takewhile
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -200,7 +201,7 @@ class Placeholders:
     def __init__(self) -> None:
         self._held: list[_Held] = []
         self._names: list[str] = []
-        self._directories: list[str] = []  # those that were made on the way to one, outer ones first
+        self._directories: dict[str, None] = {}  # those that were made on the way to one, by any host; outer ones first
 
     def hold(self, paths: Iterable[str]) -> list[str]:
         """Make the names that are missing, and hold those that were made before. Returns those that are not held.
@@ -217,6 +218,7 @@ class Placeholders:
                 held = False
             if not held and _may_go(path):
                 not_held.append(path)
+        self._mark_directories()
         return not_held
 
     @property
@@ -237,7 +239,8 @@ class Placeholders:
         for path in (*made, *reversed(self._directories)):
             with suppress(OSError):  # something is in it
                 os.rmdir(path)
-        self._held, self._names, self._directories = [], [], []
+        self._mark_directories()
+        self._held, self._names, self._directories = [], [], {}
 
     def _made_meanwhile(self) -> list[str]:
         """The directories that were made anew for placeholders while the program ran, inner ones first."""
@@ -255,9 +258,21 @@ class Placeholders:
         while not os.path.lexists(directory):
             missing.append(directory)
             directory = os.path.dirname(directory)
+        for path in reversed([*takewhile(_is_marked, _upwards(directory))]):  # another host made them for this
+            self._directories[path] = None
         for path in reversed(missing):
             os.mkdir(path)
-            self._directories.append(path)
+            self._directories[path] = None
+
+    def _mark_directories(self) -> None:
+        """Mark the directories that were made: whoever is the last that needs one removes it, also after a kill.
+
+        Each name that is made or removed in one takes its mark away. What somebody has put something into is theirs.
+        """
+        for path in reversed(self._directories):
+            with suppress(OSError), os.scandir(path) as entries:
+                if all(is_placeholder(entry.stat(follow_symlinks=False)) for entry in entries):
+                    os.utime(path, ns=(PLACEHOLDER_TIME, PLACEHOLDER_TIME), follow_symlinks=False)
 
     def _hold(self, path: str) -> bool:
         # A program can lock what it can open, for ever. So only making a name needs the lock of its directory.
@@ -278,6 +293,16 @@ class Placeholders:
         else:
             os.close(fd)  # somebody else made it: it is closed as it is
         return held
+
+
+def _upwards(directory: str) -> Iterator[str]:
+    while directory != (above := os.path.dirname(directory)):
+        yield directory
+        directory = above
+
+
+def _is_marked(directory: str) -> bool:
+    return is_placeholder(os.lstat(directory))
 
 
 def _may_go(path: str) -> bool:
