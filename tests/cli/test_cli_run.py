@@ -458,7 +458,13 @@ HINTS = {
     "it says that something was refused": ("echo permission denied >&2; exit 1", ""),
     "it says so about what it may do": ("echo \"cannot open 'in/file': Permission denied\" >&2; exit 1", ""),
     "a host refuses it": ("echo 'user@host: Permission denied (publickey).' >&2; exit 255", ""),
-    "it succeeds": ("echo x > in/new; true", ""),
+    "it succeeds after all": (
+        "echo x > in/new; true",
+        "licet: it ended with code 0, but its output says that it was refused this",
+    ),
+    "it succeeds, and says so about what it may do": ("echo \"cannot open 'in/file': Permission denied\" >&2", ""),
+    "it succeeds, and names no path": ("echo permission denied >&2", ""),
+    "it succeeds": ("cat in/file", ""),
 }
 
 
@@ -472,8 +478,15 @@ def test_a_hint_names_a_wall_that_was_hit(desk: Path, case: str) -> None:
     writes = {"read": ["${workdir}"], "write": ["${workdir}/out"]}
     with_capabilities(desk, fs_reach=writes, deny=["fs:write:${workdir}/out/closed"])
     said = licet(desk, "agent.yaml", "--", "sh", "-c", script).stderr
-    assert ("licet: its output says that it was refused this" in said) is bool(expected), said
+    assert ("its output says that it was refused this" in said) is bool(expected), said
     assert expected.format(desk=desk) in said
+
+
+def test_a_command_that_succeeds_gets_a_few_hints_and_json_gets_none(desk: Path) -> None:
+    line = "for name in 1 2 3 4 5 6 7; do echo x > in/$name; done; true"
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)
+    assert (ended.returncode, ended.stderr.count("\n  - ")) == (0, 5)
+    assert "  - " not in licet(desk, "agent.yaml", "--json", "--", "sh", "-c", line).stderr
 
 
 def test_a_list_of_receipts_has_the_commands(desk: Path) -> None:

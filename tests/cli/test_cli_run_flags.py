@@ -243,6 +243,24 @@ def test_a_hint_about_flags_names_a_flag_and_no_line_of_a_policy(
 
 
 @needs_namespaces
+def test_a_switch_of_branches_that_leaves_closed_files_as_they_were_says_so(desk: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=n", "-c", "user.email=n@example.com")
+        subprocess.run(["git", *identity, *words], cwd=desk, check=True, capture_output=True)
+
+    git("init", "-b", "main")
+    for branch in ("main", "other"):
+        (desk / "AGENTS.md").write_text(branch)
+        git("checkout", "-B", branch)
+        git("add", "AGENTS.md")
+        git("commit", "-m", branch)
+    ended = licet(desk, "run", "--allow-read", ".", "--allow-write", ".", "--", "git", "checkout", "main")
+    assert (ended.returncode, (desk / "AGENTS.md").read_text()) == (0, "other")
+    assert "it ended with code 0, but its output says that it was refused this" in ended.stderr
+    assert f"`{desk}/AGENTS.md` may not be written" in ended.stderr
+
+
+@needs_namespaces
 def test_a_hint_about_a_narrowed_policy_names_what_lacks_it(desk: Path) -> None:
     reach = {"read": ["${workdir}"], "write": ["${workdir}/out"]}
     (desk / "agent.yaml").write_text(

@@ -32,7 +32,7 @@ from licet.assemble.program import (
 from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import DirectoryState, State
 from licet.cli.discovery import Named, check_setting, find_policy, nothing_here, require_trust
-from licet.cli.limits import HINTS_SHOWN, INTERRUPT_SECONDS
+from licet.cli.limits import HINTS_AFTER_SUCCESS, HINTS_SHOWN, INTERRUPT_SECONDS
 from licet.cli.options import (
     FILE,
     Setting,
@@ -344,11 +344,14 @@ def run_program(
             signal.signal(number, handler)
     ran = gate.policy.tools[tool]
     code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach)
-    if code and result.ok and not wants_json():
+    if result.ok and attached.said and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
-        met = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
-        show_hints([*met, *programs_not_found(attached.said, ran.reach)])
+        walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
+        if code:
+            show_hints([*walls, *programs_not_found(attached.said, ran.reach)])
+        else:  # such as `git checkout`, which succeeds without the files that it could not replace
+            show_hints(walls[:HINTS_AFTER_SUCCESS], succeeded=True)
     return code
 
 

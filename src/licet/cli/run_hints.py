@@ -1,9 +1,10 @@
-"""Names the walls that a failed command of `licet run` hit, from what the command said, and what would open them.
+"""Names the walls that a command of `licet run` hit, from what the command said, and what would open them.
 
 Only the program learns that the kernel refused it something. So a wall is named only if the last output of the command
 names a path with an error that walls cause, and this run does close that path. It is told as what the output says: a
 program may print what it never tried. Output to a terminal is not seen. Refused connections are known from the proxy.
-What flags close is opened by a flag, what a policy closes by a line in its file.
+What flags close is opened by a flag, what a policy closes by a line in its file. A command that ended with code 0 may
+have met walls too: git switches branches without the files that it could not replace.
 
 Names the programs on PATH that a failed command of `licet run` looked for and could not see, and what shows them.
 
@@ -63,12 +64,12 @@ def hints(said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, 
     return list(found)[:HINTS_SHOWN]
 
 
-def show_hints(lines: Iterable[str]) -> None:
+def show_hints(lines: Iterable[str], *, succeeded: bool = False) -> None:
     """Print the hints on stderr."""
     for number, line in enumerate(lines):
         if not number:
             text = "its output says that it was refused this, or did not find it, and the walls do close it:"
-            show(f"licet: {text}", err=True)
+            show(f"licet: {'it ended with code 0, but ' if succeeded else ''}{text}", err=True)
         show(f"  - {line}", err=True)
 
 
