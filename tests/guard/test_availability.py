@@ -143,6 +143,71 @@ def test_an_availability_check_asks_whether_a_secret_exists(tmp_path: Path, case
     assert "value" not in str(result.events)
 
 
+def raises(here: Any) -> bool:
+    raise RuntimeError("between us")
+
+
+def says_a_path(here: Any) -> Any:
+    return "/usr/bin/true"
+
+
+def without_program(here: Any) -> bool:
+    return here.program("nosuch") is not None
+
+
+HERE = __file__
+LINE, FIRST = raises.__code__.co_firstlineno, not_here.__code__.co_firstlineno
+# What `available=` is, what the call and every list say of it, and where its author is sent.
+WHYS: dict[str, tuple[Any, str, str]] = {
+    "no": (
+        not_here,
+        "its availability check says that it cannot run here",
+        f"{HERE}:{not_here.__code__.co_firstlineno}",
+    ),
+    "an error": (raises, "its availability check raised RuntimeError", f"{HERE}:{LINE + 1}"),
+    "an undeclared program": (without_program, "its availability check raised Refused", f"{HERE}:"),
+    "a text": (
+        says_a_path,
+        "its availability check says that it cannot run here: it returned `str`, and not True",
+        f"{HERE}:",
+    ),
+    "never": (False, "it is declared with `available=False`", "declare it without `available=False`"),
+}
+
+
+@pytest.mark.parametrize("case", WHYS)
+def test_who_wrote_a_check_is_told_what_it_came_to_and_where(tmp_path: Path, case: str) -> None:
+    check, why, where = WHYS[case]
+
+    @tool(needs=[], effect="read_only", sandbox="native", available=check)
+    async def picky() -> str:
+        """Never runs."""
+        return "ran"
+
+    at = gate(tmp_path, picky)
+
+    async def listed() -> dict[str, str]:
+        async with at.session("s") as session:
+            return await session.unavailable()
+
+    result = call(at, "picky")
+    assert (result.reason, result.error) == ("TOOL_NOT_AVAILABLE", f"TOOL_NOT_AVAILABLE: picky cannot run here: {why}")
+    assert asyncio.run(listed()) == {"picky": why}
+    assert where in result.explain()
+    assert "between us" not in result.explain()
+
+
+def test_a_tool_that_is_declared_available_always_runs(tmp_path: Path) -> None:
+    @tool(needs=[], effect="read_only", sandbox="native", available=True)
+    async def steady() -> str:
+        """Say that it ran."""
+        return "ran"
+
+    assert call(gate(tmp_path, steady), "steady").value == "ran"
+    with pytest.raises(TypeError, match="`available` must be True, False, or a function"):
+        tool(needs=[], available="yes")  # type: ignore[call-overload]
+
+
 async def often(here: Any) -> bool:
     for _ in range(4200):
         here.env("OFTEN")

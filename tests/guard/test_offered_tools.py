@@ -64,7 +64,10 @@ CHECKS = {
     "leaves": (leaves, "its availability check raised SystemExit"),
     "blocks": (blocks, "its availability check took longer than 1 seconds"),
     "hangs": (hangs, "its availability check took longer than 1 seconds"),
-    "no_answer": (no_answer, "its availability check says that it cannot run here"),
+    "no_answer": (
+        no_answer,
+        "its availability check says that it cannot run here: it returned `str`, and not True",
+    ),
 }
 
 
@@ -144,6 +147,16 @@ def walk() -> str:
 @tool(needs=[], effect="read_only", sandbox="native", available=None)
 def look() -> str:
     """Look at the door."""
+
+
+@tool(needs=[], effect="read_only", sandbox="native", available=True)
+def knock() -> str:
+    """Knock at the door."""
+
+
+@tool(needs=[], effect="read_only", sandbox="native", available=False)
+def ring() -> str:
+    """Ring the bell."""
 '''
 
 
@@ -152,10 +165,16 @@ def test_reviewers_are_shown_a_tool_that_cannot_run_here_and_that_this_depends(
 ) -> None:
     enter_project(tmp_path, monkeypatch)
     Path("door.py").write_text(DOOR)
-    tools = '{walk: {from: "door:walk"}, look: {from: "door:look"}}'
+    tools = ", ".join(f'{name}: {{from: "door:{name}"}}' for name in ("walk", "look", "knock", "ring"))
     Path("a.yaml").write_text(
-        f"agent: a\ntools: {tools}\ncapabilities: {{tools: [walk, look], native: [walk, look]}}\n"
+        f"agent: a\ntools: {{{tools}}}\n"
+        "capabilities: {tools: [walk, look, knock, ring], native: [walk, look, knock, ring]}\n"
     )
     listed = {one["name"]: one for one in json.loads(run("surface", "a.yaml", "--json").stdout)["tools"]}
-    assert (listed["walk"]["conditional"], "conditional" in listed["look"]) == (True, False)
-    assert run("surface", "a.yaml").stdout.count("shown if `available`") == 1
+    assert [name for name in listed if "conditional" in listed[name]] == ["ring", "walk"]
+    assert run("surface", "a.yaml").stdout.count("shown if `available`") == 2
+    assert "it is declared with `available=False`" in run("call", "a.yaml", "ring", code=None).output
+    Path("door.py").write_text(DOOR.replace("available=None", "available='yes'"))
+    assert (
+        "found `available=` of `look`, expected a function, True or False" in run("check", "a.yaml", code=None).output
+    )

@@ -379,7 +379,7 @@ class Interrupts:
 
 
 def _ending_signals() -> tuple[signal.Signals, ...]:
-    """The signals that end the run: that of `kill`, and that of a terminal which is closed, unless `nohup` ignores it."""
+    """The signals that end the run: that of `kill`, and of a closed terminal unless `nohup` ignores it."""
     hangs_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return (signal.SIGTERM, signal.SIGHUP) if hangs_up else (signal.SIGTERM,)
 

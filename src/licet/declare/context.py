@@ -8,7 +8,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from decimal import Decimal
-from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, overload
+from typing import IO, TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, overload
 
 from msgspec import Struct
 
@@ -518,7 +518,18 @@ class Surroundings(Protocol):
 Available = Callable[[Surroundings], bool | Awaitable[bool]]
 
 
-def check_available(available: object) -> None:
-    """Refuse an availability check that cannot be called."""
-    if available is not None and not callable(available):
-        raise TypeError("`available` must be a function that takes the surroundings and returns True or False")
+def never_available(_: Surroundings) -> bool:
+    """The check of a tool that is declared with `available=False`."""
+    return False
+
+
+def availability_check(available: object) -> Available | None:
+    """What `available=` of a declaration means; None if the tool can always run. `TypeError` if it means nothing."""
+    if available is None or available is True:
+        return None
+    if available is False:
+        return never_available
+    if not callable(available):
+        text = "`available` must be True, False, or a function that takes the surroundings and returns True or False"
+        raise TypeError(text)
+    return cast("Available", available)

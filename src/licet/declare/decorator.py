@@ -45,7 +45,7 @@ from licet.core.policy.layer import EffectClass, Level
 from licet.core.policy.tool import NEITHER, ToolCapabilities, ToolSpec, spec_of, summary
 from licet.core.values import Origin
 from licet.declare.arguments import ArgumentSchema, context_parameter, validator
-from licet.declare.context import Available, check_available
+from licet.declare.context import Available, availability_check
 from licet.declare.json_schema import schema_validator
 from licet.declare.limits import LONGEST_CONSTANT
 from licet.declare.wasm import WasmModule, declared_module, parameters_of
@@ -101,7 +101,7 @@ class Tool:
         sandbox: Literal["restricted", "isolated"] | None = None,
         connector: str | None = None,
         cost_usd: Decimal | str | float | None = None,
-        available: Available | None = None,
+        available: Available | bool | None = None,
     ) -> "WasmTool":
         """Declare a WebAssembly module as a tool, with what it touches, as `tool` does for a function.
 
@@ -112,7 +112,7 @@ class Tool:
         gets the arguments as JSON on stdin, and its stdout is the result. `sandbox` is `restricted` if it is left out.
         See docs/wasm.md.
         """
-        caller = sys._getframe(1)
+        caller, check = sys._getframe(1), availability_check(available)
         spec, module = declared_module(
             caller,
             file,
@@ -127,9 +127,8 @@ class Tool:
             sandbox=sandbox,
             connector=connector,
             cost_usd=cost_usd,
-            available=available,
         )
-        return WasmTool(spec, module, available, str(caller.f_globals.get("__name__", "")))
+        return WasmTool(spec, module, check, str(caller.f_globals.get("__name__", "")))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function directly, without any check."""
@@ -304,7 +303,7 @@ def tool(
     sandbox: Level | None = None,
     connector: str | None = None,
     cost_usd: Decimal | str | float | None = None,
-    available: Available | None = None,
+    available: Available | bool | None = None,
     reuse: bool = False,
 ) -> Declares: ...
 
@@ -324,7 +323,7 @@ def tool(
     sandbox: Level | None = None,
     connector: str | None = None,
     cost_usd: Decimal | str | float | None = None,
-    available: Available | None = None,
+    available: Available | bool | None = None,
     reuse: bool = False,
 ) -> Declares:
     """Declare a function as a tool, with what it touches: `capabilities=`, or rules as `needs=`.
@@ -334,13 +333,14 @@ def tool(
             return await ctx.fs.read(f"notes/{name}.md")
 
     `optional=` lists rules that it uses if the manifest allows them. With `reuse=True` one worker may serve many
-    calls, and a call can see what earlier ones left in memory, also those of other sessions. See docs/declare.md.
+    calls, and a call can see what earlier ones left in memory, also those of other sessions. With `available=False` it
+    is never shown and never runs. See docs/declare.md.
     """
     if misplaced:
         raise TypeError(_misplaced(misplaced[0]))
     if isinstance(capabilities, ToolCapabilities):
         capabilities = capabilities.as_mapping()
-    check_available(available)
+    check = availability_check(available)
     if not isinstance(reuse, bool):
         raise TypeError("`reuse` must be True or False")
 
@@ -365,7 +365,7 @@ def tool(
         except (Malformed, TypeError) as error:
             error.add_note(f"in the declaration of `{fn.__qualname__}` ({origin})")
             raise
-        return cast("Typed[P, R]", Tool(fn, spec, available, reuse))
+        return cast("Typed[P, R]", Tool(fn, spec, check, reuse))
 
     return declare
 

@@ -21,7 +21,6 @@ from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolCapabilities, ToolSpec, spec_of
 from licet.core.values import Origin, data_json
 from licet.declare.arguments import SchemaText
-from licet.declare.context import check_available
 from licet.declare.json_schema import UnusableSchema, check_usable
 from licet.declare.limits import LARGEST_MODULE, LONGEST_FUNCTION
 from licet.own_files import FileTooLarge, NotRegular, read_regular, size_text
@@ -243,7 +242,6 @@ def declared_module(
     *,
     function: str | None = None,
     capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
-    available: object = None,
     **declared: Any,
 ) -> tuple[ToolSpec, WasmModule]:
     """Check the declaration of a module by the code that calls `Tool.wasm`, and read its file."""
@@ -255,7 +253,6 @@ def declared_module(
         # Code that was typed at a prompt or in a notebook has no file: then the current directory counts.
         module = read_module(path_of(file), os.path.dirname(code) if os.path.isfile(code) else "", function)
         spec = wasm_spec(file=file, function=function, capabilities=capabilities, origin=origin, **declared)
-        check_available(available)
     except (Malformed, TypeError) as error:
         error.add_note(f"in the declaration `Tool.wasm({_shown(repr(file))})` ({origin})")
         raise

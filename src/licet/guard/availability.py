@@ -16,6 +16,7 @@ from typing import Any
 from licet.core.algebra.rules import Use
 from licet.core.decision.request import Approval
 from licet.declare.context import Available
+from licet.guard.availability_answers import answer_text, error_text
 from licet.guard.bind import AvailabilityView, BoundContext
 from licet.guard.deadlines import Deadline
 from licet.guard.facts import SessionFacts, ToolChecks
@@ -61,8 +62,8 @@ class AvailabilityChecks(ToolChecks):
         except TimeoutError:
             return f"its availability check took longer than {seconds:g} seconds"
         except (Exception, SystemExit) as error:
-            return f"its availability check raised {type(error).__name__}"
-        return "" if answer is True else "its availability check says that it cannot run here"
+            return error_text(error)
+        return answer_text(check, answer)
 
     async def _answer(self, check: Available, view: AvailabilityView) -> object:
         if inspect.iscoroutinefunction(check):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import NOTHING, Ground, plus_up, reported, settled_amount
+from licet.guard.availability_answers import advice_about, answer_text, error_text
 from licet.guard.facts import SessionFacts
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
@@ -179,17 +180,19 @@ class AvailabilityView:
         return await self._context.secrets.exists(reference)
 
 
-async def is_available(session: SessionFacts, registered: Registered, grant: Grant) -> bool:
-    """Whether the availability check of a tool returns True; an error in the check counts as False."""
+async def why_unavailable(session: SessionFacts, registered: Registered, grant: Grant) -> tuple[str, str]:
+    """Why a tool cannot run here, and where its check is; empty if the check returns True. An error counts as a no."""
     check = registered.tool.available
     if check is None:
-        return True
+        return "", ""
     context = BoundContext(session, registered, session.gate.ports, grant)
     try:
         answer = check(AvailabilityView(context, grant, registered))
-        return (await answer if inspect.isawaitable(answer) else answer) is True
-    except Exception:
-        return False
+        answer = await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:
+        return error_text(error), advice_about(check, error)
+    why = answer_text(check, answer)
+    return why, advice_about(check, None) if why else ""
 
 
 def parts_of(context: BoundContext) -> CallParts:

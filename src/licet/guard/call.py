@@ -34,7 +34,7 @@ from licet.declare.check_cost import patiently
 from licet.errors import Refused
 from licet.guard.approvals_and_budgets import ask_approver, reserve, spent, take_opened, unreserved, use_now
 from licet.guard.argument_checks import arguments_digest, known_deletes, named_deletes, validate
-from licet.guard.bind import BoundContext, is_available
+from licet.guard.bind import BoundContext, why_unavailable
 from licet.guard.close import close
 from licet.guard.deadlines import CURRENT, Deadline, in_time
 from licet.guard.execution import SandboxUnavailable, Stopped, ToolCall, is_from_operator
@@ -223,13 +223,13 @@ class CallAdmission:
             call.refuse("TOOL_NOT_AVAILABLE", f"the availability check of {call.tool} blocks: the tool cannot run here")
         try:
             with Deadline(registered.seconds):
-                fine = await is_available(call.session, registered, grant)
+                why, advice = await why_unavailable(call.session, registered, grant)
         except TimeoutError:
             call.refuse(
                 "LIMIT_TIME", f"the availability check of {call.tool} took longer than {registered.seconds:g} seconds"
             )
-        if not fine:
-            call.refuse("TOOL_NOT_AVAILABLE", f"the availability check of {call.tool} failed: the tool cannot run here")
+        if why:
+            call.refuse("TOOL_NOT_AVAILABLE", f"{call.tool} cannot run here: {why}", advice)
 
     async def refuse_or_ask(self, call: Call, grant: Grant, decision: Ask | Deny) -> None:
         """Raise the refusal of a denied call; otherwise ask the approver."""

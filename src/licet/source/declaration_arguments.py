@@ -74,9 +74,9 @@ class Given(Struct):
 
     @property
     def is_conditional(self) -> bool:
-        """Whether a check decides where the tool can run; it is not evaluated."""
+        """Whether a check decides where the tool can run, which is not evaluated, or the tool never runs."""
         check = self.written.get("available")
-        return check is not None and not (isinstance(check, ast.Constant) and check.value is None)
+        return check is not None and not (isinstance(check, ast.Constant) and check.value in (None, True))
 
     @property
     def sound(self) -> bool:
@@ -141,6 +141,8 @@ def _read_argument(
         return Problem(text.place(keyword), f"`{key}=` twice in {form.label} of `{function}`", "it once")
     given.written[key] = keyword.value
     if key in _NOT_EVALUATED:
+        if isinstance(keyword.value, ast.Constant) and not isinstance(keyword.value.value, bool | None):
+            return Problem(origin, f"`{key}=` of `{function}`", "a function, True or False")
         return None
     try:
         value = names.value(keyword.value)
