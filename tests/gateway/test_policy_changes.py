@@ -96,7 +96,7 @@ def test_a_tool_that_was_taken_out_is_refused_at_once_and_gone_when_that_is_acce
 
     (before, ran, refused, also, after, gone, runs), errors = played(edited, steps, "--accepted", era=era)
     assert (before, ran) == (sorted(TOOLS), "{}")
-    assert refused.startswith("MANIFEST_CHANGED: the policy of this gateway has changed")
+    assert refused.startswith("MANIFEST_CHANGED: the policy has changed")
     assert also == refused
     assert after == ["echo", "third"]
     assert gone == "UNKNOWN_TOOL: there is no tool `more`"

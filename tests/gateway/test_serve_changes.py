@@ -28,6 +28,12 @@ def walk() -> str:
     return "through"
 
 
+@tool(needs=["env:read:DOOR"], effect="read_only", sandbox="native", available=is_open)
+def wade() -> str:
+    """Wade through the door."""
+    return "through"
+
+
 @tool(needs=[], effect="read_only", sandbox="native")
 def look() -> str:
     """Look at the door."""
@@ -62,7 +68,7 @@ class House:
         trust(self.policy)
 
     def admit(self, *tools: str) -> None:
-        sources = {"ring": "bell", "look": "house", "walk": "house", "knock": "house"}
+        sources = {"ring": "bell", "look": "house", "walk": "house", "wade": "house", "knock": "house"}
         lines = [f'  {name}: {{from: "{module}:{name}"}}' for name, module in sources.items()]
         named = ", ".join(tools)
         head = ["agent: a", "tools:", *lines, "capabilities:", "  env: [DOOR]"]
@@ -139,3 +145,27 @@ def test_a_tool_that_cannot_run_here_is_not_listed_until_it_can(house: House) ->
     assert found == [["knock", "look"], "TOOL_NOT_AVAILABLE", ["knock", "look", "walk"], "through"]
     assert "licet: walk is not shown: its availability check says that it cannot run here\n" in errors
     assert "licet: walk is shown again: it can run here now\n" in errors
+
+
+def test_a_tool_that_left_the_policy_is_not_said_to_be_shown_again(house: House) -> None:
+    async def steps(client: Client) -> list[Any]:
+        house.admit("look", "walk", "wade", "knock")
+        found: list[Any] = [sorted(await client.tools())]
+        house.admit("look", "knock", "wade")
+        await client.say("look")
+        return [*found, sorted(await client.tools())]
+
+    found, errors = played(house, steps)
+    assert found == [["knock", "look"], ["knock", "look"]]
+    assert "walk is not shown: its availability check says that it cannot run here\n" in errors
+    assert "walk is shown again" not in errors
+
+
+def test_a_first_list_is_no_change_of_lists(house: House) -> None:
+    async def steps(client: Client) -> list[str]:
+        await client.tools()
+        await client.say("look")  # what was sent before the answer has arrived with it
+        return [event["method"] for event in client.told]
+
+    found, _ = played(house, steps)
+    assert "notifications/tools/list_changed" not in found

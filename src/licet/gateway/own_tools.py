@@ -30,9 +30,16 @@ class OwnTools:
             return
         self._unavailable = found
         for name in sorted(found.keys() | before.keys()):
-            if (why := found.get(name, "")) != before.get(name, ""):
-                self._report(f"{name} is not shown: {why}" if why else f"{name} is shown again: it can run here now")
+            why = found.get(name, "")
+            if why and why != before.get(name, ""):
+                self._report(f"{name} is not shown: {why}")
+            elif not why and self._is_admitted(name):  # what left the policy, or could not be asked, did not recover
+                self._report(f"{name} is shown again: it can run here now")
         self._changed(found)
+
+    def _is_admitted(self, name: str) -> bool:
+        registered = self._session.gate.policy.tools.get(name)
+        return registered is not None and registered.ready
 
     def _has_asked(self, asking: "asyncio.Task[dict[str, str]]") -> None:
         self._asking = None

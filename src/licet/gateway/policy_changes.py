@@ -19,7 +19,7 @@ from licet.guard.ports import LedgerUnavailable
 from licet.guard.session import Session
 from licet.policy_files.policy_source import PolicyRefused, PolicySource, meaning
 
-_TO_THE_MODEL = "the policy of this gateway has changed, and is not in force as it is now: a person has to look at it"
+_TO_THE_MODEL = "the policy has changed, and is not in force as it is now: a person has to look at it"
 
 
 class PolicyChanges:
