@@ -403,6 +403,17 @@ def test_another_python_than_the_first_on_the_path_is_named(desk: Path) -> None:
         assert "on your PATH" not in opened.stderr
 
 
+@needs_namespaces
+def test_a_python_that_was_named_by_its_path_is_not_told_from_the_one_on_the_path(desk: Path) -> None:
+    env = environment_at(desk.parent / "env", "/usr/bin/python3")
+    environment_at(desk / "env2", "/usr/bin/python3")
+    env["PATH"] = f"{desk.parent}/env/bin:/usr/bin:/bin"
+    for line in ("env2/bin/python3 -m nosuchmodule", f"{desk}/env2/bin/python3 -m nosuchmodule"):
+        ended = licet(desk, "run", "--allow-read", ".", "--", "sh", "-c", line, env=env)
+        assert "No module named nosuchmodule" in ended.stderr
+        assert "on your PATH" not in ended.stderr
+
+
 WARNINGS = {
     "nothing to read": (["--allow-read", "nosuch"], "--allow-read nosuch allows nothing: there is no such file"),
     "never writable": (["--allow-write", sys.prefix], "allows nothing: the interpreter is never writable"),

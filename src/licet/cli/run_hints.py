@@ -277,7 +277,7 @@ _NOT_FOUND = late_pattern(
     rf"|: {_NAME}: no such file or directory\s*$|no such file or directory: {_NAME}\s*$",
     re.IGNORECASE,
 )
-_OTHER_PYTHON = late_pattern(r"(?:^|/)(python[\d.]*): No module named ")  # the next one on PATH was started instead
+_OTHER_PYTHON = late_pattern(r"(?:^|(?<=\s))((?:/\S*/)?)(python[\d.]*): No module named ")  # the next one on PATH
 
 
 def programs_not_found(said: str, reach: Reach | None) -> list[str]:
@@ -292,9 +292,11 @@ def programs_not_found(said: str, reach: Reach | None) -> list[str]:
             if places and not any(_readable(place, reach) for place in places):
                 found |= dict.fromkeys(_walls(name, places[0], reach))
         for match in _OTHER_PYTHON.finditer(line):
-            places = _on_path(match[1])
-            if places and not _readable(places[0], reach):
-                found |= dict.fromkeys(_walls(match[1], places[0], reach))
+            places = _on_path(match[2])
+            started = next((place for place in places if _readable(place, reach)), "")
+            is_from_path = not match[1] or match[1] + match[2] == started  # or it was named by its path
+            if places and is_from_path and not _readable(places[0], reach):
+                found |= dict.fromkeys(_walls(match[2], places[0], reach))
     return list(found)[:HINTS_SHOWN]
 
 
