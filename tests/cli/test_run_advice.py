@@ -99,6 +99,38 @@ def test_advice_allows_the_refused_use_and_no_other(use: str, kind: str) -> None
     assert {*networks(by_file((*HELD, rule)))} - {*networks(by_file(HELD))} == {use}
 
 
+def limited(grants: Iterable[str], **more: object) -> Reach:
+    """What a policy of the class `write_limited` allows to commands."""
+    allowed = {"grants": [*grants], "max_side_effect_class": "write_limited", **more}
+    policy = read_made(json.dumps({"agent": "a", "capabilities": allowed}), "agent.yaml", "/work")
+    assert policy.manifest is not None, policy.problems
+    return of(policy.manifest)
+
+
+def test_a_tunnel_that_no_rule_names_is_refused_for_the_missing_rule_and_not_for_the_class() -> None:
+    tunnel = Use("network:tcp:nowhere.test:443")
+    reach = limited(["network:https:get@*.test"])
+    (ground,) = reach.obstacles_of(tunnel)
+    assert (ground.reason, ground.text) == ("HOST_NOT_ALLOWED", "the manifest does not allow it")
+    assert "add `network:tcp:nowhere.test:443` under" in ground.fix
+    assert limited(["network:tcp:nowhere.test:443"]).grant.has(tunnel)  # the class was no obstacle
+
+
+def test_a_host_without_its_connection_is_refused_for_what_the_class_wants_named() -> None:
+    reach = limited([], destinations={"allow": ["nowhere.test"]})
+    (ground,) = reach.obstacles_of(Use("network:tcp:nowhere.test:443"))
+    assert ground.reason == "SIDE_EFFECT_EXCEEDED"
+    text = "class write_limited permits an unmediated connection only where a rule names its host and port"
+    assert ground.text == text
+
+
+def test_a_method_of_a_stronger_class_is_not_told_to_change_a_tool_that_no_command_has() -> None:
+    grounds = limited(["network:https:get@nowhere.test"]).obstacles_of(Use("network:https:delete@nowhere.test:443"))
+    assert [ground.text for ground in grounds][:1] == ["DELETE is not permitted to class write_limited"]
+    assert "set `max_side_effect_class: full`" in grounds[0].fix
+    assert "on the tool" not in "".join(ground.fix for ground in grounds)
+
+
 def networks(reach: Reach) -> list[str]:
     return [str(rule) for rule in reach.grant.allow if rule.domain == "network"]
 

@@ -43,7 +43,7 @@ from licet.core.decision.folding import (
     connector_grounds,
     delete_approval,
 )
-from licet.core.decision.request import REASON_OF_DOMAIN, Ground
+from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Reason
 from licet.core.policy.layer import (
     CLASSES,
     ELEVATED,
@@ -73,6 +73,8 @@ from licet.core.policy.terms import (
 )
 from licet.core.policy.tool import ToolSpec
 from licet.core.values import Compared, Origin
+
+_CLASS: Reason = "SIDE_EFFECT_EXCEEDED"
 
 
 class Reach(Compared, frozen=True):
@@ -119,6 +121,10 @@ class Reach(Compared, frozen=True):
     def obstacles_of(self, use: Use) -> tuple[Ground, ...]:
         """Every reason why a use is refused, each with its fix; empty if the use is allowed."""
         grounds = tuple(self._obstacles_of(use))
+        if self._is_unnamed(use):
+            # The rule that names a host and port is what the class asks for, too: that it is missing is the reason.
+            others = tuple(ground for ground in grounds if ground.reason != _CLASS)
+            grounds = others if {*self._naming(use)} <= {ground.fix for ground in others} else grounds
         closed = any(layer.allowed.verdict(use) is False for layer in self.layers if layer.kind == "protected paths")
         # No edit of a file would make a policy file writable, so there is no fix.
         return tuple(replace(ground, fix="") for ground in grounds) if closed else grounds
@@ -134,7 +140,9 @@ class Reach(Compared, frozen=True):
             yield Ground(reason, f"`{self.spec.name}` does not declare it", self.spec.origin, fix)
         if self.effect and not self.permitted.has(use):
             text = f"{_act(use)} is not permitted to class {self.effect}"
-            yield Ground("SIDE_EFFECT_EXCEEDED", text, self.class_origin, self._stronger(use))
+            if self._is_unnamed(use):
+                text = f"class {self.effect} permits {_act(use)} only where a rule names its host and port"
+            yield Ground(_CLASS, text, self.class_origin, self._stronger(use))
         for layer in self.layers:
             denies = layer.denies_of(use)
             if layer.kind == "protected paths":
@@ -199,16 +207,30 @@ class Reach(Compared, frozen=True):
 
     def _stronger(self, use: Use) -> str:
         """The edits after which the class of the tool permits a use."""
-        steps: list[str] = []
-        wanted = weakest_class(use, tcp_named=True)
-        if use.action == "tcp":  # every ceiling must name it
-            unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not named_tcp(layer).has(use)]
-            exact = [rule for rule in (narrowest(use),) if rule]
-            steps = [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
+        wanted, steps = weakest_class(use, tcp_named=True), self._naming(use)
         if self.effect and not class_fits(wanted, self.effect):
-            steps.append(raise_class(self.spec, self._stating, self.manifest.max_effects, wanted))
+            # The class of any command is that of the manifest: nothing declares it as a tool.
+            spec = replace(self.spec, effect=None) if self.spec.origin == self.manifest.origin else self.spec
+            steps.append(raise_class(spec, self._stating, self.manifest.max_effects, wanted))
             steps += elevate(self.manifest, self.admissions, self.level, wanted)
         return "; ".join(steps)
+
+    def _naming(self, use: Use) -> list[str]:
+        """The edits after which every ceiling names an unmediated connection; none for another use."""
+        if use.action != "tcp":
+            return []
+        unnamed = [layer for layer in self.layers if layer.kind in CEILINGS and not named_tcp(layer).has(use)]
+        exact = [rule for rule in (narrowest(use),) if rule]
+        return [add_to_layer(layer, exact, self.spec, self.manifest.roots, use) for layer in unnamed]
+
+    def _is_unnamed(self, use: Use) -> bool:
+        """Whether this is a connection that the class permits, and that no rule names."""
+        return (
+            use.action == "tcp"
+            and self.effect is not None
+            and class_fits(weakest_class(use, tcp_named=True), self.effect)
+            and not self.permitted.has(use)
+        )
 
 
 def reach_of(manifest: Manifest, tool: str) -> Reach | None:
