@@ -482,6 +482,20 @@ def test_a_hint_names_a_wall_that_was_hit(desk: Path, case: str) -> None:
     assert expected.format(desk=desk) in said
 
 
+@needs_namespaces
+def test_a_refusal_for_a_missing_secret_says_how_to_give_it(desk: Path) -> None:
+    stand_in = {"DESK_TOKEN": {"secret": "desk/token", "hosts": ["api.example.com"]}}
+    with_capabilities(desk, secrets=["desk/token"], inspect=["api.example.com"], stand_ins=stand_in)
+    ended = licet(desk, "agent.yaml", "--", "sh", "-c", "true")
+    assert ended.returncode == 125
+    way = "  to give it    set the variable `DESK__TOKEN`, or write `desk/token=…` into"
+    assert f"{way} a file for `--secrets`\n" in ended.stderr
+    lacking = desk.parent / "secrets"
+    lacking.write_text("other=value\n")
+    lacking.chmod(0o600)
+    assert f"{way} `{lacking}`\n" in licet(desk, "agent.yaml", "--secrets", str(lacking), "--", "sh").stderr
+
+
 def test_a_command_that_succeeds_gets_a_few_hints_and_json_gets_none(desk: Path) -> None:
     line = "for name in 1 2 3 4 5 6 7; do echo x > in/$name; done; true"
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)

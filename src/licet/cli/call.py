@@ -24,9 +24,9 @@ from licet.assemble.gate import (
 )
 from licet.assemble.states import State
 from licet.backends.approvals.requests import StoredRequest
-from licet.backends.secrets import variables_of
 from licet.cli.discovery import check_setting, complete_words, named_first, named_or_found, require_trust
 from licet.cli.limits import ARGUMENT_FILE_BYTES
+from licet.cli.missing_secrets import secret_advice
 from licet.cli.options import (
     Setting,
     caller_options,
@@ -151,9 +151,6 @@ def _call_id(ctx: click.Context, parameter: click.Parameter, given: str | None) 
     return given
 
 
-_UNKNOWN_SECRET = re.compile(r"BACKEND_MISSING: no backend knows (\S+)")
-
-
 @click.command(name="call")
 @click.argument("words", metavar="[MANIFEST] [TOOL] [KEY=VALUE]...", nargs=-1, shell_complete=complete_words)
 @click.option("--args", "file", metavar="FILE", help="Read arguments from a file with a JSON object; `-` is stdin.")
@@ -262,7 +259,7 @@ def command(
         if result.ok:
             _show_value(result)
         else:
-            show_refusal(result, kept.option, _ways_out(result, policy))
+            show_refusal(result, kept.option, _ways_out(result, policy, secrets))
 
     print_report(result_document(result), show_result)
     ctx.exit(0 if result.ok else 1)
@@ -367,13 +364,11 @@ def _readable(text: str) -> str:
     return "".join(char if char == "\n" or visible(char) == char else json.dumps(char)[1:-1] for char in text)
 
 
-def _ways_out(result: Result, policy: Manifest) -> Iterator[str]:
+def _ways_out(result: Result, policy: Manifest, secrets: Path | None) -> Iterator[str]:
     """Advice that only applies at the command line."""
     known = policy.admissions.keys()
     if result.tool not in known and (near := nearest(result.tool, known)):
         yield f"  did you mean  {near}"
     if result.reason == "LEDGER_UNAVAILABLE":
         yield "  or            keep receipts elsewhere with `--state DIR`"
-    if (missing := _UNKNOWN_SECRET.fullmatch(result.error)) and (names := variables_of(missing[1])):
-        variable = f"set the variable `{names[-1]}`, or " if names[-1].isidentifier() else ""
-        yield f"  to give it    {variable}write `{missing[1]}=…` into a file for `--secrets`"
+    yield from secret_advice(result, secrets)

@@ -33,6 +33,7 @@ from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import DirectoryState, State
 from licet.cli.discovery import Named, check_setting, find_policy, nothing_here, require_trust
 from licet.cli.limits import HINTS_AFTER_SUCCESS, HINTS_SHOWN, INTERRUPT_SECONDS
+from licet.cli.missing_secrets import secret_advice
 from licet.cli.options import (
     FILE,
     Setting,
@@ -343,7 +344,7 @@ def run_program(
         for number, handler in before.items():
             signal.signal(number, handler)
     ran = gate.policy.tools[tool]
-    code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach)
+    code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach, wanted.secrets)
     if result.ok and attached.said and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
@@ -397,10 +398,12 @@ def _report(
     state: str,
     lost: str | None,
     reach: Reach | None = None,
+    secrets: Path | None = None,
 ) -> int:
     """Report on stderr how the program ended, and return the exit code; stdout belongs to the program.
 
-    `lost` names the output that could not be passed on; `reach` is what the program could reach.
+    `lost` names the output that could not be passed on; `reach` is what the program could reach, and `secrets` the
+    file of `--secrets`.
     """
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
@@ -412,7 +415,7 @@ def _report(
             text = f"licet: the command ran for longer than {seconds:g} s (`limits.wall_seconds`), and was ended"
             show(text, err=True, colour="red")
         elif not result.ok:
-            show_refusal(result, state)
+            show_refusal(result, state, secret_advice(result, secrets))
         elif limit:
             if limit in LIMIT_KEYS:
                 text = f"licet: the command ended at a limit of the manifest: {limit}, {limit_name(limit)}"
