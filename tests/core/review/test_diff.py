@@ -24,6 +24,7 @@ from licet.core.review.changes import Change, Changes
 from licet.core.review.diff import diff
 from licet.core.review.surface import surface
 from licet.core.values import Origin
+from licet.policy_files.load import read_made
 
 Two = tuple[Manifest, Manifest]
 
@@ -191,6 +192,41 @@ def test_agent_wide_changes_have_the_origin_of_their_key() -> None:
     assert [change.origin for change in diff(old, more).grown] == [here]
     assert [change.origin for change in diff(old, less).shrunk] == [there], "what shrank stood in the old file"
     assert [change.origin for change in diff(old, replace(old, version="2", origin=here)).changed] == [here]
+
+
+SERVERS = """\
+licet: 1
+agent: a
+servers:
+  desk:
+    command: [desk]
+    secrets: {KEY: desk/key}
+    tools:
+      read: {}
+      write: {}
+  other:
+    command: [other]
+capabilities: {tools: [desk.read]}
+"""
+# What changes in the text, and the lines where it is written: in the new text, and in the old one.
+IN_SERVERS = {
+    "a command": ("[desk]", "[desk, --all]", [4], []),
+    "a grant": ("    tools:\n", "    grants: ['fs:read:/a']\n    tools:\n", [4], []),
+    "a secret": ("desk/key", "desk/other", [6], []),
+    "a tool": ("      write: {}\n", "      write: {effect: read_only}\n", [9], []),
+    "a tool that goes": ("      write: {}\n", "", [], [9]),
+    "a server that goes": ("  other:\n    command: [other]\n", "", [], [10]),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "grown", "shrunk"), IN_SERVERS.values(), ids=list(IN_SERVERS))
+def test_a_change_of_a_server_has_its_own_place(before: str, after: str, grown: list[int], shrunk: list[int]) -> None:
+    old, new = (read_made(text, "agent.yaml", "/work").manifest for text in (SERVERS, SERVERS.replace(before, after)))
+    assert old is not None
+    assert new is not None
+    changes = diff(old, new)
+    for lines, side in ((grown, changes.grown), (shrunk, changes.shrunk)):
+        assert [one.origin.line for one in side if one.kind == "server" and one.origin is not None] == lines
 
 
 def test_a_removed_deny_has_its_origin_in_the_old_file() -> None:

@@ -8,8 +8,9 @@ A difference that the agent's own policy has too is not repeated for its bundles
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any, ClassVar, Literal, TypeVar
 
 from msgspec import Struct
@@ -185,13 +186,16 @@ _COMPARED_BY_PART = {"grants", "env", "secrets", "tools", "inspect"}
 
 
 def server_changes(
-    old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], places: ChangePlaces
+    old: Iterable[tuple[str, str]], new: Iterable[tuple[str, str]], places_of: Callable[[str, str], ChangePlaces]
 ) -> SidedChanges:
-    """Compare two lists of servers, each given as its name and its canonical JSON."""
+    """Compare two lists of servers, each given as its name and its canonical JSON.
+
+    `places_of` has the places of a server, and of a part of it such as `tools.read`.
+    """
     was = {name: json.loads(text) for name, text in old}
     now = {name: json.loads(text) for name, text in new}
     for name in sorted(was.keys() | now.keys()):
-        before, after = was.get(name, {}), now.get(name, {})
+        before, after, places = was.get(name, {}), now.get(name, {}), places_of(name, "")
         if not before or not after:
             side: Side = "grown" if after else "shrunk"
             risk = NATIVE if (after or before).get("sandbox") == "native" else NOTHING
@@ -208,7 +212,7 @@ def server_changes(
                     # A different command may do more or less; that cannot be known here, so it counts as grown.
                     words = _text(before.get(key)), _text(after.get(key))
                     yield from places.value_changed("grown", "server", f"{key} of server `{name}`", *words)
-        yield from _part_changes(f"server `{name}`", before, after, places)
+        yield from _part_changes(f"server `{name}`", before, after, partial(places_of, name))
 
 
 def _started_by(server: dict[str, Any]) -> Any:
@@ -246,7 +250,10 @@ def _narrower(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return lists and classes and versions
 
 
-def _part_changes(server: str, was: dict[str, Any], now: dict[str, Any], places: ChangePlaces) -> SidedChanges:
+def _part_changes(
+    server: str, was: dict[str, Any], now: dict[str, Any], places_of: Callable[[str], ChangePlaces]
+) -> SidedChanges:
+    places = places_of("")
     old, new = CapabilitySet(was.get("grants", ())), CapabilitySet(now.get("grants", ()))
     sides: tuple[tuple[Side, tuple[Piece, ...]], ...] = (("grown", new - old), ("shrunk", old - new))
     for side, pieces in sides:
@@ -265,6 +272,7 @@ def _part_changes(server: str, was: dict[str, Any], now: dict[str, Any], places:
             yield from places.only_on(side, "server", f"{server} has the tools {listed}", _text(before | after))
             continue
         for name in sorted(before.keys() | after.keys()):
+            places = places_of(f"{key}.{name}")
             if name not in after:
                 yield from places.only_on("shrunk", "server", f"{server} has {what} `{name}`", before[name])
             elif name not in before:

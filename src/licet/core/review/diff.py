@@ -9,6 +9,7 @@ Several agents side by side: who reaches what, and what changed for which of the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -332,7 +333,7 @@ def _list_changes(old: _Version, new: _Version) -> SidedChanges:
     connectors = _places_of(old, new, "connectors")
     yield from version_changes(old.surface.connectors, new.surface.connectors, connectors)
     yield from definition_changes(old.surface.definitions, new.surface.definitions, connectors)
-    yield from server_changes(old.surface.servers, new.surface.servers, _places_of(old, new, "servers"))
+    yield from server_changes(old.surface.servers, new.surface.servers, partial(_places_in_server, old, new))
 
 
 def _inspect_changes(side: Side, mine: _Version, other: _Version) -> SidedChanges:
@@ -408,6 +409,13 @@ def _may_overlap(deny: Capability, allow: Capability) -> bool:
 
 
 def _places_of(old: _Version, new: _Version, key: str) -> ChangePlaces:
+    return ChangePlaces(old.place(key), new.place(key))
+
+
+def _places_in_server(old: _Version, new: _Version, server: str, part: str) -> ChangePlaces:
+    """Where a part of a server is written, such as `tools.read`; the server itself if the part has no place."""
+    keys_of_it = (f"servers.{server}.{part}", f"servers.{server}")
+    key = next((key for key in keys_of_it if any(key in one.manifest.places for one in (old, new))), keys_of_it[1])
     return ChangePlaces(old.place(key), new.place(key))
 
 
