@@ -158,6 +158,15 @@ def test_status_says_what_install_says_of_a_version(home: Path) -> None:
         assert "this version ignores `onFailure`: when the hook fails, the call runs" in said
 
 
+def test_status_names_a_policy_that_is_here_and_that_hooks_do_not_use_yet(home: Path) -> None:
+    place = elsewhere(home, "other")
+    policy = place / ".licet" / "licet.yaml"
+    policy.parent.mkdir()
+    policy.write_text("licet: 1\nagent: a\n")
+    _, said = hooks(home, place, "status", "--no-canary")
+    assert f"policy of {place}: {policy}\n  hooks do not use it yet: " in said
+
+
 def test_status_ends_with_why_its_exit_code_is_1(home: Path) -> None:
     project = home.parent / "project"
     hooks(home, project, "install", "--agent", "claude", "--scope", "user", "--yes")

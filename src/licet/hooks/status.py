@@ -29,6 +29,8 @@ from licet.hooks.canary import Canary, deciding, try_command
 from licet.hooks.install import AgentHere, codex_trust, notes_about, read_own_or_none
 from licet.hooks.policy_choice import NoPolicy, choose, read_policies
 from licet.hooks.resident_control import resident_status
+from licet.own_files import is_there
+from licet.policy_files.policy_paths import PLACES
 
 
 class InstalledAt(Struct, frozen=True):
@@ -241,7 +243,10 @@ def _policies(here: Directories) -> Iterator[PolicyStatus]:
         choice = choose(str(here.project), policies)
         yield _policy(str(here.project), choice.policy)
     except NoPolicy as why:
-        yield PolicyStatus(str(here.project), "", False, str(why))
+        own = next((str(here.project / place) for place in PLACES if is_there(here.project / place)), "")
+        # `licet hooks install` would take it; until then hooks do not use it, accepted or not.
+        problem = f"hooks do not use it yet: {why}" if own else str(why)
+        yield PolicyStatus(str(here.project), own, False, problem)
     if policies.default:
         yield _policy("every other directory", policies.default)
     else:
