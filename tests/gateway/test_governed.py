@@ -516,6 +516,11 @@ def test_a_server_without_a_lock_is_not_started(tmp_path: Path, store_path: Path
     workspace.lock({})
     with pytest.raises(ServerError, match=r"the server `s` is not in licet\.lock: run `licet lock`"):
         workspace.backend()
+    assert workspace.reports == []  # the error says it
+    keyed = Workspace(tmp_path / "keyed", store_path / "keyed", {"s": {**SIMPLE, "secrets": {"KEY": "k"}}}, COVERED)
+    keyed.lock({})
+    with pytest.raises(ServerError, match=r"is not in licet\.lock: run `licet lock --secrets FILE`"):
+        keyed.backend()
 
 
 def test_a_server_with_another_command_is_not_started(tmp_path: Path, store_path: Path) -> None:

@@ -103,6 +103,7 @@ def test_a_tool_that_was_taken_out_is_refused_at_once_and_gone_when_that_is_acce
     assert runs == "{}"
     assert "licet: the policy has changed, and every call is refused: " in errors
     assert "review it with `licet diff`, then take it with `licet lock --update`" in errors
+    assert ": warning: " not in errors  # nothing that refuses every call is one
     assert f"licet: the policy was loaded again: {edited.manifest.digest} is in force" in errors
     receipts = edited.receipts()
     assert {one.session for one in receipts} == {receipts[0].session}

@@ -141,10 +141,10 @@ def _declared(manifest: Manifest, own_tools: Sequence[Tool] | None, named: Named
         return _Behind(manifest, {}, own_tools, _locked(manifest), "whole")
     servers = servers_of(manifest.servers)
     lacking = not_locked(manifest, servers)
-    for why in lacking.values():
-        report(why)
     if lacking and len(lacking) == len(servers):
         raise ServerError("; ".join(lacking.values()))
+    for why in lacking.values():
+        report(why)
     names = naming(manifest.servers, manifest.gateway_names)  # type: ignore[arg-type]
     manifest = pinned_here(manifest)
     servers = {name: server for name, server in servers.items() if name not in lacking}
@@ -293,7 +293,9 @@ def not_locked(manifest: Manifest, servers: Mapping[str, Server]) -> Mapping[str
     for name, server in servers.items():
         locked = manifest.lock.servers.get(name) if manifest.lock is not None else None
         if locked is None:
-            found[name] = f"the server `{name}` is not in licet.lock: run `licet lock`, review it, and start again"
+            needs_secrets = server.secrets or server.stand_ins or server.headers
+            line = f"licet lock{' --secrets FILE' if needs_secrets else ''}"
+            found[name] = f"the server `{name}` is not in licet.lock: run `{line}`, review it, and start again"
         elif is_other_server(server, locked):
             found[name] = f"the server `{name}` has another command than in licet.lock: `licet lock --update` shows it"
         elif not server.url and not is_pinned(locked):

@@ -115,7 +115,8 @@ class PolicySource:
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise PolicyRefused(f"the policy cannot be read: {why}", f"correct it: `licet check {self.path}`") from None
         if manifest.lock_problem is not None and self._as_locked:
-            raise PolicyRefused(str(manifest.lock_problem), "", manifest)  # it says what to do
+            differs = str(manifest.lock_problem).replace(": warning: ", ": ", 1)  # for a start of this kind it is none
+            raise PolicyRefused(differs, "", manifest)  # it says what to do
         if self._must_be_accepted and (why := unaccepted(self.path, manifest, by_hand=self._by_hand)):
             raise PolicyRefused(why, "", manifest)
         return manifest
