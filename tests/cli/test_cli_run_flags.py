@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -412,6 +413,15 @@ def test_a_python_that_was_named_by_its_path_is_not_told_from_the_one_on_the_pat
         ended = licet(desk, "run", "--allow-read", ".", "--", "sh", "-c", line, env=env)
         assert "No module named nosuchmodule" in ended.stderr
         assert "on your PATH" not in ended.stderr
+
+
+@needs_namespaces
+def test_the_line_about_closed_names_says_what_lists_them_all(desk: Path) -> None:
+    flags = ["--allow-read", ".", "--allow-write", "."]
+    said = licet(desk, "run", *flags, "--", "true").stderr
+    (more,) = re.findall(r"and (\d+) more \(`--save` lists them\)", said)
+    licet(desk, "run", *flags, "--save", "saved.yaml", "--", "true")
+    assert (desk / "saved.yaml").read_text().count("fs:write:") >= int(more)
 
 
 WARNINGS = {

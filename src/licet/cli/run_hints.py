@@ -96,7 +96,7 @@ def show_closed(closed: "TrustedPaths | None") -> None:
         return
     paths = sorted(closed.paths, key=lambda path: not os.path.lexists(path))  # what is there first
     names = ", ".join(visible(shown_path(path)) for path in paths[:CLOSED_SHOWN])
-    more = f" and {len(paths) - CLOSED_SHOWN} more" if len(paths) > CLOSED_SHOWN else ""
+    more = f" and {len(paths) - CLOSED_SHOWN} more (`--save` lists them)" if len(paths) > CLOSED_SHOWN else ""
     text = f"not writable, since other programs run or trust it: {names}{more}; {flag_of_path('write', paths[0])}"
     least = "" if closed.all_searched else "; there are too many files to look for all of them"
     show(f"licet: {text} opens one{least}", err=True)
