@@ -11,8 +11,12 @@ import pytest
 import warm
 from attacks.walled_programs import needs_namespaces
 from cli.test_cli_run_flags import reach_of_flags as by_flags
+from cli.test_run_advice import by_file
+from licet.assemble.program import Flags, opened_by_flag, understood
+from licet.assemble.review import Places
 from licet.cli import run_hints
 from licet.cli.refused_paths import refused_paths
+from licet.policy_files.trusted_paths import TrustedPaths
 
 # Lines as programs print them, with the paths in them.
 LINES = {
@@ -101,6 +105,110 @@ def test_what_a_program_only_says_leads_to_no_advice(project: Path, case: str, m
     other.write_text("x")
     (hint,) = run_hints.hints(f"cat: {other}: No such file or directory", reach, str(project), (), degraded=False)
     assert hint.endswith(f"add `--allow-read {other}`")  # an ordinary file that the walls do hide
+
+
+LINKED = {
+    "keys": ("{home}/.ssh", "it leads to `{home}/.ssh`: keys or credentials"),
+    "a file of keys": ("{home}/.aws/credentials", "it leads to `{home}/.aws/credentials`: keys or credentials"),
+    "the home": ("{home}", "it leads to `{home}`: a directory of many things"),
+    "everything": ("/", "it leads to `/`: a directory of many things"),
+    "a link to keys": ("{project}/step", "it leads to `{home}/.ssh`: keys or credentials"),
+    "keys behind a name that goes up": ("in/../../home/.ssh", "it leads to `{home}/.ssh`: keys or credentials"),
+    "the shadow file": ("/etc/shadow", "it leads to `/etc/shadow`: a file that may hold secrets"),
+}
+
+
+def linked(project: Path, target: str) -> Path:
+    """A link with an ordinary name, as a program makes it where it may write."""
+    (project / "step").symlink_to(project.parent / "home" / ".ssh")
+    link = project / "docs-assets"
+    link.symlink_to(target.format(home=project.parent / "home", project=project))
+    return link
+
+
+@pytest.mark.parametrize("form", ["flags", "a policy"])
+@pytest.mark.parametrize("case", LINKED)
+def test_a_link_that_a_program_made_is_not_advised(
+    project: Path, case: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name is an ordinary one, and allowing it would open what it leads to."""
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(project.parent / "home"))
+    monkeypatch.setattr(run_hints, "_TEMPORARY", ())  # where tests work
+    target, why = LINKED[case]
+    link = linked(project, target)
+    reach = by_flags(read=("in",)) if form == "flags" else by_file(("fs:read:/work",))
+    said = f"cat: {link}: Permission denied"
+    (hint,) = run_hints.hints(said, reach, str(project), (), degraded=False)
+    assert why.format(home=project.parent / "home") in hint
+    assert "add " not in hint
+    if os.path.isdir(link):
+        (project.parent / "home" / ".ssh" / "config").write_text("x")
+        below = next(name for name in ("config", ".ssh", "etc") if os.path.lexists(link / name))
+        for hint in run_hints.hints(f"cat: {link / below}: EACCES", reach, str(project), (), degraded=False):
+            assert "add " not in hint or below == "etc", hint
+
+
+def test_a_link_to_what_others_run_is_not_advised_for_writing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(run_hints, "_TEMPORARY", ())  # where tests work
+    home = project.parent / "home"
+    (project / "in" / "style").symlink_to(home / ".bashrc")
+    (project / "in" / "bin").symlink_to("/usr/bin")
+    (project / "in" / "policy").symlink_to(project / "licet.yaml")
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("style", "bin", "bin/x", "policy"):
+        said = f"sh: 1: cannot create in/{name}: Read-only file system"
+        for hint in run_hints.hints(said, by_flags(read=("in",)), str(project), (), degraded=False):
+            assert "--allow-" not in hint, hint
+
+
+def test_an_ordinary_path_behind_a_link_is_advised_by_its_real_name(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link can be replaced after it was advised."""
+    monkeypatch.chdir(project)
+    monkeypatch.setattr(run_hints, "_TEMPORARY", ())  # where tests work
+    shelf = project.parent / "shelf"
+    shelf.mkdir()
+    (project / "books").symlink_to(shelf)
+    said = f"cat: {project}/books: Permission denied"
+    (hint,) = run_hints.hints(said, by_flags(read=("in",)), str(project), (), degraded=False)
+    assert hint.endswith(f"no flag allows it; add `--allow-read {shelf}`")
+    (hint,) = run_hints.hints(said, by_file(("fs:read:/work",)), str(project), (), degraded=False)
+    assert f"add `{shelf}` under `fs_reach.read`" in hint
+    (hint,) = run_hints.hints(said, by_flags(read=(str(shelf),)), str(project), (), degraded=False)
+    assert hint.endswith(f"it leads to `{shelf}`, which is allowed: use that name")
+
+
+@pytest.mark.parametrize("case", [*LINKED, "nothing special"])
+def test_a_flag_whose_path_leads_to_more_than_it_says_warns(
+    project: Path, case: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("HOME", str(project.parent / "home"))
+    target, why = LINKED.get(case, ("in", ""))
+    linked(project, target)
+    typed = understood(Flags(read=("docs-assets",)), Places.here(None))
+    run_hints.show_warnings(typed, by_flags(read=("docs-assets",)))
+    said = capsys.readouterr().err
+    expected = why.format(home=project.parent / "home").removeprefix("it ")
+    assert said == (f"licet: --allow-read docs-assets {expected}{said.partition(expected)[2]}" if why else "")
+
+
+def test_the_flag_for_a_closed_name_is_not_that_of_a_link(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project)
+    (project / ".idea").symlink_to(project.parent / "home" / ".ssh")
+    closed = TrustedPaths((str(project),), str(project), str(project.parent / "home"))
+    run_hints.show_closed(closed)
+    said = capsys.readouterr().err
+    assert " .idea, " in said
+    assert " opens one\n" in said
+    assert "--allow-write .idea" not in said
+    assert "--allow-write" not in opened_by_flag(closed.paths)[str(project / ".idea")]
+    assert "--allow-write .git" in opened_by_flag(closed.paths)[str(project / ".git")]
 
 
 @needs_namespaces

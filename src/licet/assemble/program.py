@@ -370,7 +370,15 @@ def closed_to(typed: Typed, places: Places) -> "TrustedPaths":
 
 def opened_by_flag(closed: dict[str, str]) -> dict[str, str]:
     """The reasons as a person reads them in a hint: with the flag that opens the path."""
-    return {path: f"{why}; {flag_of_path('write', path)} opens it" for path, why in closed.items()}
+    return {path: f"{why}; {flag} opens it" if (flag := opening_flag(path)) else why for path, why in closed.items()}
+
+
+def opening_flag(path: str) -> str:
+    """The flag that opens a closed path; empty if a link is there or on the way.
+
+    A program may have made it: the flag would open what it leads to.
+    """
+    return flag_of_path("write", path) if os.path.realpath(path) == path else ""
 
 
 def flag_of_path(action: str, path: str) -> str:

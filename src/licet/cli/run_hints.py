@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from licet.assemble.program import HTTPS, Typed, flag_of_path
+from licet.assemble.program import HTTPS, Typed, flag_of_path, opening_flag
+from licet.cli.advised_paths import leads_to_more, real_use, why_not_advised, written_at
 from licet.cli.limits import CLOSED_SHOWN, HINTS_SHOWN
 from licet.cli.output import show
 from licet.cli.refused_paths import last_lines, refused_paths
@@ -83,6 +84,8 @@ def show_warnings(typed: Typed, reach: Reach | None) -> None:
         for path in paths:
             if why := _nothing(reach, use_of_path(action, path)):
                 text = f"allows nothing: {why}"
+            elif leads := leads_to_more(action, path, os.getcwd()):
+                text = leads
             elif holds_keys(path):
                 text = f"opens a place of keys and credentials to the command, which may {action} them"
             else:
@@ -97,9 +100,10 @@ def show_closed(closed: "TrustedPaths | None") -> None:
     paths = sorted(closed.paths, key=lambda path: not os.path.lexists(path))  # what is there first
     names = ", ".join(visible(shown_path(path)) for path in paths[:CLOSED_SHOWN])
     more = f" and {len(paths) - CLOSED_SHOWN} more (`--save` lists them)" if len(paths) > CLOSED_SHOWN else ""
-    text = f"not writable, since other programs run or trust it: {names}{more}; {flag_of_path('write', paths[0])}"
+    text = f"not writable, since other programs run or trust it: {names}{more}"
+    opening = next((f"; {flag} opens one" for path in paths if (flag := opening_flag(path))), "")
     least = "" if closed.all_searched else "; there are too many files to look for all of them"
-    show(f"licet: {text} opens one{least}", err=True)
+    show(f"licet: {text}{opening}{least}", err=True)
 
 
 def _nothing(reach: Reach, use: Use) -> str:
@@ -153,14 +157,14 @@ def _closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
         return denied
     if use.action == "write" and names_of_policy(use.target, workdir):
         return POLICY
-    from licet.core.review.sensitive import Whereabouts, why_sensitive  # only failed commands need its long lists
-
-    where = Whereabouts(workdir, home_directory())
-    opened = use_of_path(use.action, _written_at(use.target)) if use.action == "write" else use
-    why = why_sensitive(use, where) or why_sensitive(opened, where)
-    if why or visible(use.target) != use.target:
-        return why or "its name has characters that cannot be seen"
-    return because(reach, use, key)
+    if why := why_not_advised(use, workdir):
+        return why
+    meant = real_use(use)
+    if denied := _denied_because(reach, meant):
+        return denied
+    if meant != use and reach.grant.has(meant):
+        return f"it leads to `{visible(meant.target)}`, which is allowed: use that name"
+    return because(reach, meant, key, "the path" if meant == use else f"`{visible(meant.target)}`")
 
 
 def _denied_because(reach: Reach, use: Use) -> str:
@@ -171,11 +175,11 @@ def _denied_because(reach: Reach, use: Use) -> str:
     return ""
 
 
-def because(reach: Reach, use: Use, key: str) -> str:
-    """The rule that denies a use, or how to allow it."""
+def because(reach: Reach, use: Use, key: str, path: str = "the path") -> str:
+    """The rule that denies a use, or how to allow it; `path` is how the line of a policy is told what to name."""
     if denied := _denied_because(reach, use):
         return denied
-    line = f"add the path under `{key}` ({reach.manifest.origin})"
+    line = f"add {path} under `{key}` ({reach.manifest.origin})"
     if not _flags_lack(reach, use):
         return f"no rule allows it; to allow it, {line}"
     return f"no flag allows it; add {_flag(use)}{'' if _files_allow(reach, use) else f', and {line}'}"
@@ -198,12 +202,7 @@ def _flag(use: Use) -> str:
         port = "" if use.port == HTTPS else f":{use.port}"
         wider = " (no flag says less than any connection to that port)" if use.method else ""
         return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`{wider}"
-    return flag_of_path("read", use.target) if use.action == "read" else flag_of_path("write", _written_at(use.target))
-
-
-def _written_at(path: str) -> str:
-    """What must be allowed before a path can be written: itself, or the directory that a new name is made in."""
-    return path if os.path.lexists(path) else os.path.dirname(path)
+    return flag_of_path("read", use.target) if use.action == "read" else flag_of_path("write", written_at(use.target))
 
 
 def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
