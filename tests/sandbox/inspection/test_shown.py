@@ -31,6 +31,7 @@ from licet.sandbox.inspection import operator_files, shown
 from licet.sandbox.inspection.operator_files import other_names, read_key_file
 from licet.sandbox.inspection.stand_ins import CannotPlace
 from licet.sandbox.limits import LARGEST_KEY_FILE
+from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
 from sandbox.inspection.behind import PYTHON, Inspected, Keys
 
@@ -124,6 +125,33 @@ def test_a_key_in_a_directory_that_a_program_reaches_is_refused(
     walled = Inspected(monkeypatch, [rule.format(where) for rule in rules], keys=keys(where))
     with pytest.raises(SandboxUnavailable, match=r"in a directory that programs reach.* grant the file alone"):
         walled.said("true")
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("case", ["the prefix of its interpreter", "libraries beside it"])
+def test_a_key_in_a_directory_that_licet_itself_shows_is_refused(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No rule names it, and the program reads it all the same."""
+    where = home(tmp_path)
+    (where / "ve" / "bin").mkdir(parents=True)
+    tool = Path(shutil.copy("/bin/true", where / "ve" / "bin" / "tool"))
+    folder = where / "ve" if case == "the prefix of its interpreter" else where / "ve" / "lib"
+    folder.mkdir(exist_ok=True)
+    (where / ".config" / "credentials").rename(folder / "credentials")
+    copies = Keys({}, {str(folder / "credentials"): f"token = {STAND_IN}\n".encode()})
+    rules = [f"fs:read:{folder}/credentials", *([f"process:exec:{tool}"] if folder.name == "lib" else [])]
+    walled = Inspected(monkeypatch, rules, keys=copies)
+    runtime = (str(folder),) if folder.name == "ve" else ()
+
+    async def run(runtime: tuple[str, ...], file: str) -> Finished:
+        await walled.authority()
+        command = Command(file, (file,), walled.environment, "/", b"", 60.0, 1 << 20, runtime=runtime)
+        return await LocalProcesses("/usr/bin:/bin").run(command, walled.walls)
+
+    with pytest.raises(SandboxUnavailable, match=r"in a directory that programs reach.* grant the file alone"):
+        asyncio.run(run(runtime, str(tool)))
+    assert asyncio.run(run((), "/usr/bin/true")).exit_code == 0
 
 
 def test_a_key_below_a_closed_directory_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -597,6 +625,7 @@ PLAIN = """
 import asyncio, os, sys
 from guard.grants import grant
 from licet.guard.execution import Command
+from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
 walls = ProgramWalls().walls(grant(["process:exec:*"]))

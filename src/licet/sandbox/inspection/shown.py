@@ -5,7 +5,7 @@ root; with the orders for the walls go stand-ins and certificates alone.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 from licet.core.algebra.scope import inside
@@ -41,9 +41,19 @@ async def begin(inspection: Inspection, value: Callable[[str], Awaitable[str]], 
 
 
 def shown_to(
-    command: Command, inspecting: Inspecting, paths: KernelPaths, reach: Reach, *, network: bool, spaces: bool
+    command: Command,
+    inspecting: Inspecting,
+    paths: KernelPaths,
+    reach: Reach,
+    seen: Sequence[str] = (),
+    *,
+    network: bool,
+    spaces: bool,
 ) -> Shown:
-    """The variables and files of one program. Raises `SandboxUnavailable` if a file cannot be shown safely."""
+    """The variables and files of one program. Raises `SandboxUnavailable` if a file cannot be shown safely.
+
+    `seen` are paths that it reads though no grant names them, such as the environment of a script's interpreter.
+    """
     keys, authority = inspecting.keys, inspecting.authority
     if keys.files and not spaces:
         raise SandboxUnavailable(_NO_COPIES)
@@ -59,9 +69,10 @@ def shown_to(
     hide: dict[str, None] = {}
     reals = []
     roots = tuple(os.path.realpath(path) for path in (*SYSTEM, *paths.read, *paths.write))
+    own = tuple(map(os.path.realpath, seen))
     for path, content in keys.files.items():
         real = os.path.realpath(path)
-        _check_directory(path, real, inspecting.inspection, roots, paths.hide, reach)
+        _check_directory(path, real, inspecting.inspection, roots, own, paths.hide, reach)
         files[real] = content, _OF_THE_USER
         names.append(path)
         reals.append(real)
@@ -80,13 +91,24 @@ def shown_to(
 
 
 def _check_directory(
-    path: str, real: str, inspection: Inspection, roots: tuple[str, ...], hide: Collection[str], reach: Reach
+    path: str,
+    real: str,
+    inspection: Inspection,
+    roots: tuple[str, ...],
+    own: tuple[str, ...],
+    hide: Collection[str],
+    reach: Reach,
 ) -> None:
-    """Refuse a file in a directory that the program reaches: whoever replaces the file there takes the copy away."""
+    """Refuse a file in a directory that the program reaches: whoever replaces the file there takes the copy away.
+
+    What is its own is shown also where it is to be hidden.
+    """
     # A link on the way can be replaced as the file can.
     names = (path, real, *followed(path)[1], *mounted_names(real))
     directories = {os.path.realpath(os.path.dirname(name)) for name in names}
-    if not any(inside(directory, roots) and not inside(directory, tuple(hide)) for directory in directories):
+    closed = tuple(hide)
+    reached = (inside(place, own) or (inside(place, roots) and not inside(place, closed)) for place in directories)
+    if not any(reached):
         return
     name = next((entry.name for entry in inspection.stand_ins if entry.file == path), path)
     found, expected, hint = reached_directory(name, path)

@@ -203,7 +203,8 @@ class _CallWalls:
         # Of this start alone, and looked at once the missing names are held: a line may have left links for the next.
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
-        shown = self._shown(command, paths)
+        own = of_binary(command, self._grant.reach)
+        shown = self._shown(command, paths, self._seen_anyway(command, own))
         if self._spaces:
             shown = with_unseen(shown, placeholders.files, held_paths(self._grant.capabilities))
         paths = self._with_keys_in_place(paths, shown)
@@ -212,7 +213,6 @@ class _CallWalls:
             read, write = (tuple(path for path in some if path not in alone) for some in (paths.read, paths.write))
             paths = replace(paths, read=read, write=write)
         self._held.update(paths.hold)
-        own = of_binary(command, self._grant.reach)
         places = _scratch_places(tuple(own), paths, real) if self._spaces else self._places_of_host()
         scratch = [*places][-1]
         named = name_of_binary(command, self._grant.reach)
@@ -329,8 +329,17 @@ class _CallWalls:
                 raise SandboxUnavailable(_MOVES_A_KEY.format(path))
         return replace(paths, hold=(*paths.hold, *(path for path in kept if path not in paths.hold)))
 
-    def _shown(self, command: Command, paths: KernelPaths) -> Shown:
-        """What the program sees besides, because keys are placed for it."""
+    def _seen_anyway(self, command: Command, own: Iterable[str]) -> tuple[str, ...]:
+        """What this program reads besides its grants: its own files, and lasting scratch.
+
+        Its runtime is shown where it is closed, too.
+        """
+        lasting = () if self._lasting is None else (self._lasting.state,)
+        hidden = held_paths(self._grant.capabilities).denied("read")
+        return (*(path for path in own if path in command.runtime or not inside(path, hidden)), *lasting)
+
+    def _shown(self, command: Command, paths: KernelPaths, seen: Sequence[str]) -> Shown:
+        """What the program sees besides, because keys are placed for it; `seen` is what no grant names."""
         return Shown()
 
     def _egress(self) -> "_LateEgress | None":
@@ -390,13 +399,14 @@ class _InspectedWalls(_CallWalls):
 
         self._inspecting = await begin(self._inspection, value, self._grant.reach)
 
-    def _shown(self, command: Command, paths: KernelPaths) -> Shown:
+    def _shown(self, command: Command, paths: KernelPaths, seen: Sequence[str]) -> Shown:
         from licet.sandbox.inspection.shown import shown_to
 
         if self._inspecting is None:
             raise SandboxUnavailable("the keys of this program were not read before its start")
         network = self._http is not None
-        return shown_to(command, self._inspecting, paths, self._grant.reach, network=network, spaces=self._spaces)
+        reach, spaces = self._grant.reach, self._spaces
+        return shown_to(command, self._inspecting, paths, reach, seen, network=network, spaces=spaces)
 
     def _egress(self) -> "_LateEgress | None":
         return _LateEgress(self._grant, self._http, self._inspecting) if self._http is not None else None
