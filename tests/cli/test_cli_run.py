@@ -243,6 +243,26 @@ def test_a_link_to_the_file_of_secrets_in_a_granted_directory_is_as_closed_as_th
         assert (desk / "in" / "real.env").read_text() == "KEY=hunter2\n"
 
 
+def test_a_file_of_secrets_that_the_command_reaches_is_warned_of(desk: Path) -> None:
+    """It is closed, and shows for a moment when an editor outside replaces it."""
+    for place in (desk / "in", desk, desk.parent):
+        (place / "keys.env").write_text("KEY=hunter2\n")
+        (place / "keys.env").chmod(0o600)
+    (desk / "link.env").symlink_to("in/keys.env")
+    (desk / "in" / "link.env").symlink_to("../keys.env")
+    with_capabilities(desk, fs_reach={"read": ["${workdir}/in"], "write": ["${workdir}/out"]})
+    for name, warned in {
+        "in/keys.env": True,
+        "link.env": True,
+        "in/link.env": True,
+        "keys.env": False,
+        "../keys.env": False,
+    }.items():
+        said = licet(desk, "agent.yaml", "--secrets", name, "--", "sh", "-c", "true").stderr
+        line = f"licet: --secrets {name} is in a directory that the command reaches: an editor outside that saves it"
+        assert said == (f"{line} shows it for a moment; move it elsewhere\n" if warned else "")
+
+
 def test_scripts_and_interpreters_of_virtual_environments_are_started(desk: Path) -> None:
     venv.create(desk / "env", with_pip=False)
     python = desk / "env" / "bin" / "python"

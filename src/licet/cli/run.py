@@ -329,7 +329,7 @@ def run_program(
     tool = gate.tools[0].name
     in_time = False
     if not wants_json():
-        show_warnings(chosen.typed, gate.policy.tools[tool].reach)
+        show_warnings(chosen.typed, gate.policy.tools[tool].reach, wanted.secrets)
     show_new_session(ctx, wanted.session)
     before = {number: signal.signal(number, _terminated) for number in _ending_signals()}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, Interrupts(attached))

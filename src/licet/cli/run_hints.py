@@ -40,6 +40,7 @@ from licet.core.policy.layer import POLICY
 from licet.core.policy.terms import private_lists
 from licet.core.values import COMMAND_LINE
 from licet.guard.held_paths import held_paths
+from licet.guard.import_path import ways
 from licet.policy_files.policy_paths import home_directory, names_of_policy, shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
@@ -74,9 +75,14 @@ def show_hints(lines: Iterable[str], *, succeeded: bool = False) -> None:
         show(f"  - {line}", err=True)
 
 
-def show_warnings(typed: Typed, reach: Reach | None) -> None:
-    """Warn on stderr of flags that allow nothing, and of those that open keys."""
-    if reach is None or not (typed.read or typed.write):
+def show_warnings(typed: Typed, reach: Reach | None, secrets: Path | None = None) -> None:
+    """Warn on stderr of a file of secrets in reach, of flags that allow nothing, and of those that open keys."""
+    if reach is None:
+        return
+    if secrets is not None and _reaches_directory(secrets, reach):
+        why = "in a directory that the command reaches: an editor outside that saves it shows it for a moment"
+        show(f"licet: --secrets {shown_path(secrets)} is {why}; move it elsewhere", err=True, colour="yellow")
+    if not (typed.read or typed.write):
         return
     from licet.core.review.sensitive import holds_keys  # runs without such flags do not need its long lists
 
@@ -104,6 +110,19 @@ def show_closed(closed: "TrustedPaths | None") -> None:
     opening = next((f"; {flag} opens one" for path in paths if (flag := opening_flag(path))), "")
     least = "" if closed.all_searched else "; there are too many files to look for all of them"
     show(f"licet: {text}{opening}{least}", err=True)
+
+
+def _reaches_directory(file: Path, reach: Reach) -> bool:
+    """Whether the grants reach a directory of a file, by its name, its real path or a link on the way.
+
+    The file itself is closed. Who replaces it there removes what covers it, until it is covered again.
+    """
+    directories = {os.path.realpath(os.path.dirname(name)) for name in ways(str(file))}
+    try:
+        uses = [use_of_path(action, folder) for folder in directories for action in ("read", "write", "delete")]
+    except InvalidUse:  # no rule can name it, and one about what is above may reach it
+        return True
+    return any(reach.grant.has(use) for use in uses)
 
 
 def _nothing(reach: Reach, use: Use) -> str:
