@@ -332,6 +332,9 @@ BODIES: list[tuple[str, str, str | None]] = [
     (FORM, "a=b&client_secret={}&c=", "a=b&client_secret={}&c="),
     (FORM, "client%5Fsecret={}", "client%5Fsecret={}"),
     (FORM, "other={}&client_secret=", None),
+    (FORM, "/a/1/b~1c={}", None),  # a pointer is for JSON
+    (FORM, "%2Fa%2F1%2Fb~1c={}", None),
+    (FORM, "/a/1/b/c={}", None),
     (FORM, "client_secret={}x", None),
     ("text/plain", '{"client_secret":"{}"}', None),
     ("multipart/form-data; boundary=x", "client_secret={}", None),

@@ -92,7 +92,8 @@ def in_body(body: bytes, content_type: str, fields: SwapByField) -> Placing:
         case "application/json":
             return (yield from _in_json(body, {path_of_field(field): swap for field, swap in fields.items()}))
         case "application/x-www-form-urlencoded":
-            return (yield from _in_form(body, fields))
+            # A pointer leads into JSON, and names no field of a form.
+            return (yield from _in_form(body, {name: swap for name, swap in fields.items() if name[:1] != "/"}))
     return Placed(body, (), body)
 
 
