@@ -38,6 +38,10 @@ def in_base64(text: str, before: str = "", after: str = "", url: bool = False) -
 
 
 BREAKS = {"LF": "\n", "CRLF": "\r\n", "LF in JSON": "\\n", "CRLF in JSON": "\\r\\n", "LF in a form": "%0A"}
+BREAKS |= {"YAML": "\n" + " " * 10, "a fold": "\r\n ", "tabs": "\n\t\t", "a blank before": " \n"}
+BREAKS |= {"YAML in JSON": "\\n    ", "tabs in JSON": "\\n\\t\\t", "a coded LF in JSON": "\\u000a"}
+BREAKS |= {"all of it in JSON": " \\u000D\\u000A \\t", "a tab before it in JSON": "\\t\\r\\n"}
+BREAKS |= {"indented in a form": "%0a%20%20", "all of it in a form": "%20%0D%0A%09"}
 WIDTHS = {"PEM": 64, "mail": 76}
 
 
@@ -80,16 +84,38 @@ def behind_break(text: str, at: int) -> int:
     line = text[max(at - 32, 0) : at]
     if len(line) < 32 or not set(line) <= set(SIX + "-_%\\"):
         return at
-    breaks = (*BREAKS.values(), "%0a", "%0D%0A", "%0d%0a", "%0D%0a", "%0d%0A")
-    return at + max((len(one) for one in breaks if text.startswith(one, at)), default=0)
+    return max((at + size for spelling in SPELLED_BREAKS if (size := break_size(text[at:], *spelling))), default=at)
+
+
+# As a blank, CR and LF are spelled, each as what they may be.
+SPELLED_BREAKS = (
+    ((" ", "\t"), ("\r",), ("\n",)),
+    ((" ", "\t", "\\t"), ("\\r", "\\u000d", "\\u000D"), ("\\n", "\\u000a", "\\u000A")),
+    (("%20", "%09"), ("%0d", "%0D"), ("%0a", "%0A")),
+)
+
+
+def break_size(text: str, blanks: tuple[str, ...], returns: tuple[str, ...], feeds: tuple[str, ...]) -> int:
+    """The length of the break that a text begins with; 0 if it begins with none."""
+    at = 0
+    for words, needed in ((blanks, False), (returns, False), (feeds, True)):
+        size = next((len(word) for word in words if text.startswith(word, at)), 0)
+        if needed and not size:
+            return 0
+        at += size
+    # A tab that JSON has in it as it is ends no text before the break, and begins none behind it.
+    blanks = tuple(word for word in blanks if not (word == "\t" and "\\t" in blanks))
+    for _ in range(16):
+        at += next((len(word) for word in blanks if text.startswith(word, at)), 0)
+    return at
 
 
 def units_from(text: str, at: int, *, in_lines: bool = False) -> Iterator[Unit]:
     """Read characters one by one, escaped or not."""
-    start = at
+    start, line = at, at - 32
     while at < len(text):
-        if in_lines and at > start:
-            at = behind_break(text, at)
+        if in_lines and at > start and at - line >= 32 and (behind := behind_break(text, at)) > at:
+            line = at = behind
             if at == len(text):
                 return
         two, four = text[at + 1 : at + 3], text[at + 4 : at + 6]

@@ -9,13 +9,25 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from licet.sandbox.inspection.key_windows import Signs
-from licet.sandbox.inspection.line_breaks import BEGINS_BREAK, BEGUN_BREAK, BREAK, LONGEST_BREAK
+from licet.sandbox.inspection.line_breaks import (
+    BEGINS_BREAK,
+    BEGUN_BREAK,
+    BLANKS,
+    BREAK,
+    LINE,
+    LONGEST_BREAK,
+    MOST_BLANKS,
+    SHORTEST_LINE,
+    longest_with_breaks,
+)
 
 _STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 _ANY = frozenset(range(256))
 _HEX = frozenset(b"0123456789abcdefABCDEF")
 _LONGEST_ESCAPE = 6  # bytes; `\u0041`
 _MARK = re.compile(rb"[%\\\r]")  # what an escape begins with, or a break of more than one byte
+_INNER = b"\n" + BLANKS  # what is before a byte inside of a break, besides marks
+_BEHIND_BLANK = (b"", b"\r", b"\n", b"\\")  # in a break; nothing, if it may follow
 _GROUP = 3  # bytes; those of four characters of base64
 
 
@@ -55,7 +67,7 @@ class Shapes:
             bits = _bits(those, len(places))
             for sign in one:
                 self._at[sign] |= bits
-        self._reach = (_LONGEST_ESCAPE + LONGEST_BREAK) * longest
+        self._reach = longest_with_breaks(_LONGEST_ESCAPE * longest)
 
     def __repr__(self) -> str:
         return f"Shapes up to {self._reach} bytes"
@@ -64,32 +76,45 @@ class Shapes:
         """Where the first thing of the shape of a key begins that may go on behind the end; the end if none does."""
         size = first = len(text)
         inner = ~self._last
-        # Of the last bytes looked at, from the next one on: the places at which a text from there to the end fits.
-        fits = [-1] + [0] * (_LONGEST_ESCAPE - 1)
+        # Of the bytes looked at, the last one first: the places at which a text from there to the end fits.
+        fits = [0] * (LONGEST_BREAK - 1) + [-1]
+        blanks = 0  # in a row, from the next byte on
         for at in range(size - 1, max(size - self._reach, 0) - 1, -1):
             sign = text[at]
-            here, behind = self._at[sign] & inner & fits[0] >> 1, 0
-            if sign in BEGINS_BREAK:
-                here = self._escaped(text[at : at + _LONGEST_ESCAPE], fits)
+            if sign in BLANKS and at and text[at - 1] in BLANKS:
+                blanks += 1
+                if blanks > MOST_BLANKS:
+                    break
+                fits.append(0)
+                continue
+            here, behind, begins_break = self._at[sign] & inner & fits[-1] >> 1, 0, sign in BEGINS_BREAK
+            blanks = blanks + 1 if begins_break and sign in BLANKS else 0
+            if begins_break:
+                here = 0 if blanks else self._escaped(text[at : at + _LONGEST_ESCAPE], fits)
                 behind = self._behind_break(text, at, fits)
             if here & self._begins:
                 first = at
-            if not here and not behind and _MARK.search(text, max(at + 1 - _LONGEST_ESCAPE, 0), at) is None:
+            in_break = begins_break and at and text[at - 1] in _INNER  # perhaps, and not at its first byte
+            if not (here or behind or in_break) and _MARK.search(text, max(at - _LONGEST_ESCAPE, 0), at) is None:
                 break
-            fits = [here | behind, *fits[:-1]]
+            fits.append(here | behind)
         return first
 
     def _behind_break(self, text: bytes, at: int, fits: list[int]) -> int:
         """The places that fit behind a break here, of which a text may have only the beginning."""
+        if text[at] in BLANKS and text[at + 1 : at + 2] not in _BEHIND_BLANK:
+            return 0
+        if at < SHORTEST_LINE or LINE.match(text, at - SHORTEST_LINE) is None:
+            return 0
         if (line_break := BREAK.match(text, at)) is not None:
-            return self._behind_breaks & fits[line_break.end() - at - 1]
+            return self._behind_breaks & fits[at - line_break.end()]
         return self._behind_breaks if BEGUN_BREAK.match(text, at) is not None else 0
 
     def _escaped(self, rest: bytes, fits: list[int]) -> int:
         """The places at which an escape fits, of which a text may have only the beginning."""
         inner, here = ~self._last, 0
         for length, value in _escapes(rest):
-            here |= self._at[value] & inner & fits[length - 1] >> 1
+            here |= self._at[value] & inner & fits[-length] >> 1
         if len(rest) < _LONGEST_ESCAPE:
             for value in _begun(rest):
                 here |= self._at[value]

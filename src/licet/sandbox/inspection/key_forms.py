@@ -8,7 +8,7 @@ inside each other (base64 of JSON escapes), compressed text, other character set
 
 import base64
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
@@ -19,11 +19,14 @@ from licet.sandbox.inspection.key_windows import Searched, Signs, Windows, runs
 from licet.sandbox.inspection.line_breaks import (
     BEGINS_BREAK,
     BETWEEN_LINES,
+    BLANKS,
     BREAK,
     IN_LINES,
-    LONGEST_BREAK,
     SHORTEST_LINE,
+    WHITE,
+    break_over,
     is_break,
+    longest_with_breaks,
 )
 from licet.sandbox.limits import FEWEST_SEARCHED, SEARCHED_AT_ONCE
 
@@ -36,7 +39,7 @@ _ESCAPE = re.compile(rb'(%[0-9A-Fa-f]{2}|\\u00[0-7][0-9A-Fa-f]|\\[/"])')
 _UNIT = re.compile(_ESCAPE.pattern + rb"|[^%\\]", re.DOTALL)
 _BREAK_OR_ESCAPE = re.compile(b"(" + BREAK.pattern + b"|" + _ESCAPE.pattern[1:])
 _ONE = re.compile(_BREAK_OR_ESCAPE.pattern + rb"|.", re.DOTALL)
-_STRIDE = 4096  # bytes; those behind an escape in which the next ones are not looked for
+_STRIDE = 8192  # bytes; those behind an escape in which the next ones are not looked for
 
 Edge = dict[int, int]
 
@@ -176,6 +179,8 @@ class _Signs(dict[bytes, bytes]):
     """The character of each escape that was met; none of a break."""
 
     def __missing__(self, escape: bytes) -> bytes:
+        if len(escape) > LONGEST_ESCAPE:  # a break, of which there are too many to keep each
+            return b""
         self[escape] = made = b"" if is_break(escape) else bytes((_decoded(escape),))
         return made
 
@@ -190,6 +195,8 @@ class KeySearch:
         "_alphabet",
         "_escapes",
         "_forms",
+        "_in_parts",
+        "_is_plain",
         "_mask",
         "_reach",
         "_shortest",
@@ -226,7 +233,11 @@ class KeySearch:
             (b"\\", re.compile(rb"\\(?:u00(?:%b)|[%b])" % (_hex(signs), _backslashed(signs)))),
         )
         longest = max((form.size for _, form in self._forms), default=0)
-        self._reach = (LONGEST_ESCAPE + LONGEST_BREAK) * longest + SHORTEST_LINE
+        self._reach = longest_with_breaks(LONGEST_ESCAPE * longest)
+        # What a text has with breaks in it, which blanks may belong to.
+        self._in_parts = re.compile(b"(?:[%b]++|%b|[%%\\\\\r\n])*+" % (re.escape(signs), BREAK.pattern))
+        # Then no key has a part of an escape or of a break in its middle.
+        self._is_plain = not {*b"%\\"} & {*signs}
 
     def __bool__(self) -> bool:
         return bool(self._forms)
@@ -252,16 +263,19 @@ class KeySearch:
         """Every occurrence, by where it ends; they may overlap."""
         if not self._forms:
             return []
-        runs_of_signs = self._runs(text)
-        places = dict.fromkeys(place for place in self._places(text, runs_of_signs) if place[1] >= 0)
-        for low, high in (*self._escaped(text), *self._in_lines(text, runs_of_signs)):
+        plain: Iterable[tuple[int, int]] = (runs_of_signs := self._runs(text))
+        parts = [*self._escaped(text), *self._in_lines(text, runs_of_signs)]
+        # What is behind escapes and breaks is searched without them, and all else between them then, too.
+        plain = _outside(plain, sorted(parts)) if parts and self._is_plain else plain
+        places = dict.fromkeys(place for place in self._places(text, plain) if place[1] >= 0)
+        for low, high in parts:
             places.update(dict.fromkeys(self._places_with_escapes(text, low, high)))
         matches = [match for number, at in places if (match := self._match(text, number, at)) is not None]
         return sorted(matches, key=lambda match: (match.end, -match.start))
 
     def _runs(self, text: bytes) -> list[tuple[int, int]]:
         """The parts of a text that are long enough for a part of a key, or for a line of one."""
-        return list(runs(text, self._mask, min(self._shortest, SHORTEST_LINE)))
+        return list(runs(text.translate(self._mask), min(self._shortest, SHORTEST_LINE)))
 
     def _places(self, text: bytes, runs_of_signs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """Which form may begin where in a text without escapes and breaks, also before it."""
@@ -283,8 +297,13 @@ class KeySearch:
 
     def _in_lines(self, text: bytes, runs_of_signs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """The parts of a text that may have keys in lines: a line ends in a run of what keys have in them."""
+        # Most runs are words. One that is shorter than a line ends a line only behind an escape.
+        if b"\\" in text or b"%" in text:
+            ends = [end for start, end in runs_of_signs if end - start >= SHORTEST_LINE or text[start - 1] in b"%\\"]
+        else:
+            ends = [end for start, end in runs_of_signs if end - start >= SHORTEST_LINE]
         done, size = 0, len(text)
-        for _, end in runs_of_signs:
+        for end in ends:
             if done <= end < size and text[end] in BEGINS_BREAK and BETWEEN_LINES.match(text, end) is not None:
                 low, high, done = self._around(text, end)
                 yield low, high
@@ -292,20 +311,33 @@ class KeySearch:
     def _around(self, text: bytes, at: int) -> tuple[int, int, int]:
         """The part around a place, up to what no key has in it; and where the next part begins."""
         stride = max(self._reach, _STRIDE)
-        before = text[max(at - self._reach, 0) : at]
-        after = text[at : at + stride + self._reach]
+        lowest, highest = max(at - self._reach, 0), at + stride + self._reach
+        low = lowest + len(text[lowest:at].rstrip(self._alphabet))
+        while low > lowest and text[low - 1] in BLANKS and (line_break := break_over(text, low - 1)) is not None:
+            low = lowest + len(text[lowest : line_break[0]].rstrip(self._alphabet))
+        after = text[at:highest]
         high = at + len(after) - len(after.lstrip(self._alphabet))
-        return at - len(before) + len(before.rstrip(self._alphabet)), high, min(at + stride, high)
+        if high < len(text) and text[high] in BLANKS and (line_break := break_over(text, high)) is not None:
+            parts = self._in_parts.match(text, line_break[1], max(highest, line_break[1]))
+            high = parts.end() if parts is not None else line_break[1]
+        return low, high, min(at + stride, high)
 
     def _places_with_escapes(self, text: bytes, low: int, high: int) -> Iterator[tuple[int, int]]:
         """Which form may begin where in a part of a text."""
         part = text[low:high]
         units: list[tuple[int, int]] = []
-        split = _BREAK_OR_ESCAPE.split(part)
-        split[1::2] = map(_SIGNS.__getitem__, split[1::2])
-        decoded = b"".join(split)
+        is_coded = b"%" in part or b"\\" in part
+        if is_coded:
+            split = _BREAK_OR_ESCAPE.split(part)
+            split[1::2] = map(_SIGNS.__getitem__, split[1::2])
+            decoded = b"".join(split)
+        else:
+            decoded = part.translate(None, WHITE)
         for number, at in self._places(decoded, self._runs(decoded)):
-            units = units or [one.span() for one in _ONE.finditer(part) if not (one[1] and is_break(one[1]))]
+            if not units and is_coded:
+                units = [one.span() for one in _ONE.finditer(part) if not (one[1] and is_break(one[1]))]
+            elif not units:
+                units = [(place, place + 1) for place, sign in enumerate(part) if sign not in WHITE]
             if at >= 0:
                 yield number, low + units[at][0]
             # The last characters of an escape or of a break may be the first ones of a key.
@@ -319,7 +351,7 @@ class KeySearch:
         given = text[at : at + form.size]
         if len(given) == form.size and form.begins(given):
             return Match(key, form, at, at + form.size)
-        if not any(sign in given for sign in (b"%", b"\\", b"\n", b"\r")):
+        if not any(sign in given for sign in (b"%", b"\\", b"\n", b"\r", b" ", b"\t")):
             return None
         units = _units(text, at, form)
         if units is None:
@@ -331,26 +363,35 @@ def _ends_before(part: bytes, units: list[tuple[int, int]], unit: int) -> Iterat
     """Where something ends, before a character, whose last bytes may be the first characters of a key."""
     before, start = units[unit - 1][1] if unit else 0, units[unit][0]
     yield start
-    if before < start:
-        yield before
-        yield start - (
-            2 if part[before] == 0x5C else 3
-        )  # `\\r` and `%0D` may belong to a key, and the `\\n` is a break
+    # `\\r` and `%0D` may belong to a key, and the `\\n` is a break.
+    yield from (at for at in range(before, start) if at == before or is_break(part[at:start]))
 
 
 def _units(text: bytes, at: int, form: Form) -> list[tuple[int, int]] | None:
     """Where the characters of a form are, beginning at a place; None if others are there, or fewer."""
     units: list[tuple[int, int]] = []
     known = bytearray()
+    line = -SHORTEST_LINE  # where it begins; that of the first character is known to the break behind it
     while len(units) < form.size:
-        if form.is_base64 and units and (line_break := BREAK.match(text, at)):
-            at = line_break.end()
+        if form.is_base64 and units and (line_break := BREAK.match(text, at)) and at - line >= SHORTEST_LINE:
+            line = at = line_break.end()
         unit = _UNIT.match(text, at)
         if unit is None:
             return None
         units.append((at, at := unit.end()))
         known.append(_decoded(unit[0]))
     return units if form.begins(bytes(known)) else None
+
+
+def _outside(plain: Iterable[tuple[int, int]], parts: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Those runs that lie in none of some parts, which are in order."""
+    following = iter(parts)
+    low, high = next(following)
+    for start, end in plain:
+        while high < end and (part := next(following, None)) is not None:
+            low, high = part
+        if not low <= start <= end <= high:
+            yield start, end
 
 
 class KeyStream:

@@ -69,13 +69,13 @@ class Windows:
                     yield number, start - before
 
 
-def runs(text: bytes, mask: bytes, shortest: int) -> Iterator[tuple[int, int]]:
-    """The parts of a text, not shorter than that, that consist of characters with a 1 in the mask."""
-    marked, run = text.translate(mask), b"\1" * shortest
+def runs(marked: bytes, shortest: int) -> Iterator[tuple[int, int]]:
+    """The parts of a text, not shorter than that, whose characters are marked with a 1."""
+    run = b"\1" * shortest
     start = marked.find(run)
     while start >= 0:
         end = marked.find(b"\0", start + shortest)
-        end = len(text) if end < 0 else end
+        end = len(marked) if end < 0 else end
         yield start, end
         start = marked.find(run, end)
 
