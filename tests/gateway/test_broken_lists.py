@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,13 @@ def test_what_is_broken_outside_of_the_items_breaks_the_list() -> None:
         "NaN",
     ):
         assert broken_list(text.encode(), key="tools", name="name") is None
+
+
+def test_a_text_that_is_not_closed_is_searched_once() -> None:
+    text = b'{"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"' + b'\\"' * 20_000 + b"}]}}"
+    began = time.process_time()
+    assert broken_list(text, key="tools", name="name") is None
+    assert time.process_time() - began < 2  # a search from each of its quotes takes ten seconds
 
 
 def test_an_empty_place_in_a_list_is_left_out() -> None:

@@ -17,7 +17,8 @@ from licet.declare.plain_json import is_heavy
 from licet.mcp.jsonrpc import BadMessage, Response, read_message
 from licet.mcp.limits import LONGEST_NAME, MOST_BROKEN_MARKS, MOST_DEFINITIONS, MOST_UNITS
 
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},]', re.DOTALL)
+# A text that is not closed ends with the line: otherwise the search would begin again at each quote inside it.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 _MARKS = (b'"', b"[", b"{", b",")
 _OBJECT = re.compile(rb"\s*:\s*\{")
 _LIST = re.compile(rb"\s*:\s*\[")
