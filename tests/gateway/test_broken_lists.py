@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from licet.mcp.broken_lists import Unreadable, broken_list
 from licet.mcp.exchange import Answer, UpstreamError
 from licet.mcp.jsonrpc import BadMessage, Response, read_message
-from licet.mcp.limits import MOST_BROKEN_MARKS, MOST_DEFINITIONS, MOST_DEPTH
+from licet.mcp.limits import MOST_BROKEN_MARKS, MOST_DEFINITIONS, MOST_DEPTH, MOST_LEFT_OUT
 from licet.mcp.listing import Definitions, definitions
 from sandbox.levels import needs_walls
 
@@ -67,6 +67,16 @@ def test_a_name_that_cannot_be_told_is_a_number() -> None:
     found = read(script_of(GOOD, twice, none, tool_of("echo", "NaN")))
     assert found.tools == ()  # the name of one that cannot be read counts too
     assert set(found.left_out) == {"tools/number 2", "tools/number 3", "tools/echo"}
+
+
+def test_no_definition_is_left_out_because_another_one_is_shown_by_its_name() -> None:
+    """A name may have hidden characters, which are written out, and another one be what is written then."""
+    literal = (r"z\\u200b", "y\\\\u200b", "number 3", "…")
+    hidden = (tool_of("z\\u200b", "NaN"), '{"name":"y\\u200b"}', '{"n":NaN}')
+    found = read(script_of(*hidden, *(tool_of(name, "1.0") for name in literal), *["{}"] * MOST_LEFT_OUT))
+    assert {tool["name"] for tool in found.tools} == {r"z\u200b", r"y\u200b", "number 3", "…"}
+    assert {r"tools/z\u200b…", r"tools/y\u200b…", "tools/number 3…", "tools/……"} <= found.left_out.keys()
+    assert not {f"tools/{tool['name']}" for tool in found.tools} & found.left_out.keys()
 
 
 def test_what_is_broken_outside_of_the_items_breaks_the_list() -> None:
