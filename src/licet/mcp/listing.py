@@ -232,6 +232,9 @@ def _problem(kind: _List, item: dict[str, Any]) -> str:
     return shape_problem(kind.kind, item) or (hidden_from_models(item) if kind.kind == "tools" else "")
 
 
+HIDDEN = "its server hides it from models"
+
+
 def hidden_from_models(tool: Mapping[str, Any]) -> str:
     """Why a tool is not for models; empty if it is.
 
@@ -249,9 +252,9 @@ def hidden_from_models(tool: Mapping[str, Any]) -> str:
     }
     for key, audience in stated.items():
         if audience is not None and not (isinstance(audience, list) and "model" in audience):
-            return f"its server hides it from models (`_meta` `{key}` is stated without `model`)"
+            return f"{HIDDEN} (`_meta` `{key}` is stated without `model`)"
     if meta.get("openai/visibility") not in (None, "public"):
-        return "its server hides it from models (`_meta` `openai/visibility` is not `public`)"
+        return f"{HIDDEN} (`_meta` `openai/visibility` is not `public`)"
     return ""
 
 
