@@ -40,6 +40,7 @@ from licet.guard.result_parts import code_of
 from licet.lint.judge import RULES
 from licet.mcp.content import BLOCKS as CONTENT_BLOCKS
 from licet.mcp.content import PARTS as CONTENT_PARTS
+from licet.mcp.content import SAMPLING_BLOCKS
 from licet.mcp.protocol import HANDSHAKE_VERSIONS, MODERN_VERSIONS, VERSIONS
 from licet.mcp.protocol import META as MCP_META
 from licet.mcp.protocol import METHODS as MCP_METHODS
@@ -367,7 +368,11 @@ def mcp_meta() -> str:
 
 def mcp_content() -> str:
     """What passes of content, by the type of a block or the name of a part."""
-    rows = [(f"`{name}`", f"`{' '.join(keys)}`") for name, keys in (*CONTENT_BLOCKS.items(), *CONTENT_PARTS.items())]
+    alone = dict.fromkeys(SAMPLING_BLOCKS.keys() - CONTENT_BLOCKS.keys(), " (of sampling alone)")
+    rows = [
+        (f"`{name}`{alone.get(name, '')}", f"`{' '.join(keys)}`")
+        for name, keys in (*SAMPLING_BLOCKS.items(), *CONTENT_PARTS.items())
+    ]
     return table(("block or part", "keys that pass"), rows)
 
 

@@ -69,6 +69,14 @@ from server import Server
 with open(sys.argv[1]) as script:
     Server(json.load(script)).run()
 """
+# A server that has one tool.
+NAMED = """
+import os, sys
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from server import Server
+
+Server({"tools": [{"name": "%s", "inputSchema": {"type": "object"}}]}).run()
+"""
 TAG = "\U000e0041"
 
 
@@ -751,3 +759,20 @@ def test_a_lock_elsewhere_says_nothing(here: Path) -> None:
     run("lock", "a.yaml", "--update")
     assert not (here / "licet.lock").is_symlink()
     assert (here / "data" / "licet.lock").read_bytes() != (here / "licet.lock").read_bytes()
+
+
+@pytest.mark.parametrize("words", [[], ["--workdir", "."]], ids=["by default", "named"])
+def test_a_server_is_started_in_the_directory_of_its_policy(here: Path, words: list[str]) -> None:
+    """As `licet gateway` starts it, wherever it is called; `check --locked` looks for its code there."""
+    place = here / "below"
+    for folder, name in ((here, "outer"), (place, "inner")):
+        (folder / "code").mkdir(parents=True)
+        shutil.copy("server.py", folder / "code")
+        (folder / "code" / "named.py").write_text(NAMED % name)
+    server = {"command": ["python3", "code/named.py"], "code": ["${workdir}/code"]}
+    os.rename(policy(s=server), place / "a.yaml")
+    run("lock", "below/a.yaml", *words)
+    [definition] = locked("below/licet.lock")["servers"]["s"]["tools"]
+    assert definition["name"] == ("outer" if words else "inner")
+    run("check", "below/a.yaml", "--locked", *words)
+    run("check", "below/a.yaml", "--locked", code=1 if words else 0)

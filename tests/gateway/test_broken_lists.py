@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from licet.mcp.broken_lists import Unreadable, broken_list
 from licet.mcp.exchange import Answer, UpstreamError
 from licet.mcp.jsonrpc import BadMessage, Response, read_message
-from licet.mcp.limits import MOST_BROKEN_MARKS, MOST_DEFINITIONS, MOST_DEPTH
+from licet.mcp.limits import MOST_BROKEN_MARKS, MOST_DEFINITIONS, MOST_DEPTH, MOST_LEFT_OUT
 from licet.mcp.listing import Definitions, definitions
 from sandbox.levels import needs_walls
 
@@ -68,6 +69,16 @@ def test_a_name_that_cannot_be_told_is_a_number() -> None:
     assert set(found.left_out) == {"tools/number 2", "tools/number 3", "tools/echo"}
 
 
+def test_no_definition_is_left_out_because_another_one_is_shown_by_its_name() -> None:
+    """A name may have hidden characters, which are written out, and another one be what is written then."""
+    literal = (r"z\\u200b", "y\\\\u200b", "number 3", "…")
+    hidden = (tool_of("z\\u200b", "NaN"), '{"name":"y\\u200b"}', '{"n":NaN}')
+    found = read(script_of(*hidden, *(tool_of(name, "1.0") for name in literal), *["{}"] * MOST_LEFT_OUT))
+    assert {tool["name"] for tool in found.tools} == {r"z\u200b", r"y\u200b", "number 3", "…"}
+    assert {r"tools/z\u200b…", r"tools/y\u200b…", "tools/number 3…", "tools/……"} <= found.left_out.keys()
+    assert not {f"tools/{tool['name']}" for tool in found.tools} & found.left_out.keys()
+
+
 def test_what_is_broken_outside_of_the_items_breaks_the_list() -> None:
     for text in (
         '{"jsonrpc":"2.0","id":1,"result":{"tools":[],"x":NaN}}',
@@ -79,6 +90,13 @@ def test_what_is_broken_outside_of_the_items_breaks_the_list() -> None:
         "NaN",
     ):
         assert broken_list(text.encode(), key="tools", name="name") is None
+
+
+def test_a_text_that_is_not_closed_is_searched_once() -> None:
+    text = b'{"jsonrpc":"2.0","id":3,"result":{"tools":[{"name":"' + b'\\"' * 20_000 + b"}]}}"
+    began = time.process_time()
+    assert broken_list(text, key="tools", name="name") is None
+    assert time.process_time() - began < 2  # a search from each of its quotes takes ten seconds
 
 
 def test_an_empty_place_in_a_list_is_left_out() -> None:

@@ -95,6 +95,27 @@ def test_hidden_characters_in_the_other_era_are_not_locked_unless_they_are_accep
     assert taken(script, tmp_path, before=found) == found
 
 
+@pytest.mark.parametrize("era", [OLD, NEW])
+def test_a_tool_that_is_malformed_in_one_era_is_offered_in_the_other(tmp_path: Path, era: str) -> None:
+    needs_walls()
+    good, bad = ["echo", tool("pick")], ["echo", {"name": "pick", "inputSchema": "none"}]
+    modern, legacy = (good, bad) if era == OLD else (bad, good)
+    lines: list[str] = []
+    found = taken({"tools": modern, "in_2025": {"tools": legacy}}, tmp_path, lines)
+    [line] = [line for line in lines if "left out" in line]
+    assert line.startswith(f"s: in protocol {era}, tools/pick is left out: it does not fit the MCP schema")
+    assert found.refused == {}
+    offered = {version: list(found.in_version(version).listed("tools")) for version in (OLD, NEW)}
+    assert offered == {version: ["echo"] if version == era else ["echo", "pick"] for version in (OLD, NEW)}
+
+
+def test_a_tool_that_is_hidden_from_models_in_one_era_is_refused_in_both(tmp_path: Path) -> None:
+    needs_walls()
+    hidden = tool("pick", _meta={"ui": {"visibility": ["app"]}})
+    found = taken({"tools": ["echo", tool("pick")], "in_2025": {"tools": ["echo", hidden]}}, tmp_path)
+    assert list(found.refused) == list(found.in_version(OLD).refused) == ["tools/pick"]
+
+
 def test_a_text_that_changes_by_itself_makes_no_other_version() -> None:
     there = replace(BASE, version=OLD, tools=(tool("a", description="19:00"), tool("b", title="B")))
     now = replace(BASE, tools=(tool("a", description="18:00"), tool("b", title="B")))

@@ -14,7 +14,7 @@ from licet.core.policy.servers import Server
 from licet.gateway.client import answer
 from licet.gateway.governed_servers import checked_result
 from licet.gateway.questions import presented
-from licet.mcp.content import BLOCKS, PARTS, SAMPLING_PARTS, passed
+from licet.mcp.content import BLOCKS, PARTS, SAMPLING_BLOCKS, SAMPLING_PARTS, passed
 from licet.mcp.jsonrpc import Request
 from licet.mcp.protocol import find
 from sandbox.levels import needs_walls
@@ -52,22 +52,60 @@ def hidden_in_each_part(value: Any) -> Any:
     return {**inner, **EVIL, "vendor": {"evil": 1}}
 
 
-@pytest.mark.parametrize("kind", BLOCKS)
+@pytest.mark.parametrize("kind", SAMPLING_BLOCKS)
 def test_a_block_passes_whole_and_nothing_else_in_it(kind: str) -> None:
     block = WHOLE[kind]
-    assert passed("blocks", [block]) == [block]
-    assert passed("blocks", hidden_in_each_part(block)) == block
+    assert passed("samplingBlocks", [block]) == [block]
+    assert passed("samplingBlocks", hidden_in_each_part(block)) == block
 
 
 def test_a_block_with_nothing_to_leave_out_is_the_same_object() -> None:
     blocks = list(WHOLE.values())
-    assert passed("blocks", blocks) is blocks
+    assert passed("samplingBlocks", blocks) is blocks
 
 
 @pytest.mark.parametrize("block", [{"type": "vendor", "text": "evil"}, {"type": 7}, {"text": "evil"}], ids=str)
 def test_a_block_of_an_unknown_type_does_not_pass(block: dict[str, Any]) -> None:
-    made = passed("blocks", [block])
-    assert made == [{"type": "text", "text": "[removed: content of a type that the gateway does not know]"}]
+    assert passed("blocks", [block]) == [REMOVED]
+
+
+REMOVED = {"type": "text", "text": "[removed: content of a type that the gateway does not know]"}
+UNLISTED = [
+    {"type": "resource_link", "uri": "secret://x", "name": "n"},
+    {"type": "resource", "resource": {"uri": "secret://y", "text": "evil"}},
+]
+# What has blocks inside of a block, or inside of a list -> what passes of it in a result or a prompt.
+NESTED: dict[str, tuple[Any, Any]] = {
+    "in a result of sampling": ({"type": "tool_result", "toolUseId": "1", "content": UNLISTED}, REMOVED),
+    "a call of sampling": ({"type": "tool_use", "id": "1", "name": "n", "input": UNLISTED[0]}, REMOVED),
+    "in a list": (UNLISTED, REMOVED),
+    "in a list in a list": ([UNLISTED], REMOVED),
+    "no block": ("text", REMOVED),
+    "as a text": ({"type": "text", "text": UNLISTED[0]}, {"type": "text"}),
+    "as texts": ({"type": "text", "text": UNLISTED}, {"type": "text"}),
+    "as a name": ({"type": "resource_link", "uri": "note:7", "name": EVIL}, {"type": "resource_link", "uri": "note:7"}),
+    "as an audience": (
+        {"type": "text", "text": "t", "annotations": {"audience": [EVIL]}},
+        WHOLE["text"] | {"annotations": {}},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_no_block_passes_inside_of_another_one(case: str) -> None:
+    block, passes = NESTED[case]
+    server = Server(name="s", resources=("note:7",))
+
+    def made(method: str, data: dict[str, Any]) -> Any:
+        result = asyncio.run(
+            checked_result(method, json.dumps(data).encode(), data, server, {}, "keep", lambda _: None)
+        )
+        return msgspec.json.decode(result)
+
+    assert made("tools/call", {"content": [block]}) == {"content": [passes]}
+    messages = [{"role": "user", "content": [block]}]
+    assert made("prompts/get", {"messages": messages}) == {"messages": [{"role": "user", "content": [passes]}]}
+    assert made("prompts/get", {"messages": [messages]}) == {"messages": []}
 
 
 SERVER = Server(name="s", resources="*")
@@ -166,7 +204,7 @@ anything = st.recursive(
 )
 
 
-@given(st.sampled_from(("blocks", *PARTS)), anything, st.sampled_from(tuple(BLOCKS)))
+@given(st.sampled_from(("blocks", "samplingBlocks", *PARTS)), anything, st.sampled_from(tuple(SAMPLING_BLOCKS)))
 def test_nothing_raises_and_no_part_has_meta(kind: str, value: Any, block: str) -> None:
     made = passed(
         kind, [{"type": block, "content": value, "annotations": value, "resource": value, "_meta": value}, value]
@@ -176,5 +214,6 @@ def test_nothing_raises_and_no_part_has_meta(kind: str, value: Any, block: str) 
 
 
 def test_each_part_that_a_table_names_is_there() -> None:
-    named = {part for keys in (*BLOCKS.values(), *PARTS.values()) for part in keys.values() if part}
-    assert {*named, *SAMPLING_PARTS.values()} <= {"blocks", *PARTS}
+    named = {part for keys in (*SAMPLING_BLOCKS.values(), *PARTS.values()) for part in keys.values() if part}
+    assert {*named, *SAMPLING_PARTS.values()} <= {"data", "blocks", "samplingBlocks", *PARTS}
+    assert not {"blocks", "samplingBlocks"} & {part for keys in BLOCKS.values() for part in keys.values()}

@@ -169,3 +169,22 @@ def test_a_first_list_is_no_change_of_lists(house: House) -> None:
 
     found, _ = played(house, steps)
     assert "notifications/tools/list_changed" not in found
+
+
+def test_a_client_is_not_told_of_what_its_own_list_has(house: House) -> None:
+    """It would list the tools again, and so on without end, if a check says something else each time."""
+    answer = 'here.env("DOOR") == "open" or Path(__file__).with_name("door").exists()'
+    assert answer in CODE
+    (house.place / "house.py").write_text(
+        CODE.replace(answer, "bool(TIMES.append(1)) or len(TIMES) % 2 == 0\n\n\nTIMES = []")
+    )
+    trust(house.policy)
+
+    async def steps(client: Client) -> list[Any]:
+        lists = [sorted(await client.tools()) for _ in range(20)]
+        told = [one for one in client.told if one["method"] == "notifications/tools/list_changed"]
+        return [{*map(len, lists)}, len(told)]
+
+    (lengths, told), _ = played(house, steps, "--accepted")
+    assert lengths == {2, 3}
+    assert told <= 3  # of what is noticed every five seconds

@@ -1,6 +1,7 @@
 """Which tools models are shown: not those whose own check says, when a list is made, that they cannot run here."""
 
 import asyncio
+import contextlib
 import json
 import logging
 import threading
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from command_line import enter_project, run
-from guard.gates import gate
+from guard.gates import call, gate
 from licet import Gate, tool
 from licet.adapters import anthropic_tools, openai_tools
 from licet.adapters.framework_calls import GateTools
@@ -49,6 +50,56 @@ def no_answer(here: Any) -> Any:
     return "yes"
 
 
+async def is_cancelled(here: Any) -> bool:
+    raise asyncio.CancelledError
+
+
+async def awaits_what_was_cancelled(here: Any) -> bool:
+    cancelled = asyncio.get_running_loop().create_future()
+    cancelled.cancel()
+    await cancelled
+    return True
+
+
+async def cancels_itself(here: Any) -> bool:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    return True
+
+
+async def cancels_itself_and_waits(here: Any) -> bool:
+    await cancels_itself(here)
+    await asyncio.Event().wait()
+    return True
+
+
+class Unusual(BaseException):
+    """No `Exception`."""
+
+
+def raises_what_is_no_exception(here: Any) -> bool:
+    raise Unusual
+
+
+async def raises_a_group(here: Any) -> bool:
+    raise BaseExceptionGroup("several", [Unusual()])
+
+
+async def raises_the_end_of_a_generator(here: Any) -> bool:
+    raise GeneratorExit
+
+
+def raises_the_end_of_an_iterator(here: Any) -> bool:
+    raise StopIteration
+
+
+async def swallows_cancels(here: Any) -> bool:
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+
 def made(check: Callable[[Any], Any] | None, name: str) -> Any:
     @tool(needs=[], effect="read_only", sandbox="native", available=check, name=name)
     async def run() -> str:
@@ -64,6 +115,20 @@ CHECKS = {
     "leaves": (leaves, "its availability check raised SystemExit"),
     "blocks": (blocks, "its availability check took longer than 1 seconds"),
     "hangs": (hangs, "its availability check took longer than 1 seconds"),
+    **{
+        check.__name__: (check, f"its availability check raised {error}")
+        for check, error in (
+            (is_cancelled, "CancelledError"),
+            (awaits_what_was_cancelled, "CancelledError"),
+            (cancels_itself, "CancelledError"),
+            (cancels_itself_and_waits, "CancelledError"),
+            (raises_what_is_no_exception, "Unusual"),
+            (raises_a_group, "BaseExceptionGroup"),
+            (raises_the_end_of_a_generator, "GeneratorExit"),
+            (raises_the_end_of_an_iterator, "RuntimeError"),
+        )
+    },
+    "swallows_cancels": (swallows_cancels, "its availability check took longer than 1 seconds"),
     "no_answer": (
         no_answer,
         "its availability check says that it cannot run here: it returned `str`, and not True",
@@ -123,6 +188,50 @@ def test_a_check_that_blocked_is_asked_again_when_it_has_returned(at: Gate) -> N
             return await session.available()
 
     assert asyncio.run(scene()) == ["blocks", "plain"]
+
+
+@pytest.mark.parametrize("name", [one for one in CHECKS if one not in ("blocks", "hangs", "swallows_cancels")])
+def test_a_call_is_refused_whatever_the_check_does_to_its_task(at: Gate, name: str) -> None:
+    result = call(at, name)
+    assert result.error == f"TOOL_NOT_AVAILABLE: {name} cannot run here: {CHECKS[name][1]}"
+
+
+def test_a_check_that_swallows_each_cancel_ends_with_the_time_of_the_call(at: Gate) -> None:
+    result = call(at, "swallows_cancels")
+    assert result.error == "LIMIT_TIME: the availability check of swallows_cancels took longer than 1 seconds"
+
+
+@pytest.mark.parametrize("name", ["hangs", "swallows_cancels"])
+def test_a_cancel_from_outside_stays_a_cancel(at: Gate, name: str) -> None:
+    async def scene() -> tuple[bool, bool]:
+        async with at.session("s") as session:
+            asking = [asyncio.create_task(session.unavailable()), asyncio.create_task(session.call(name))]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for task in asking:
+                task.cancel()
+            await asyncio.wait(asking)
+            return asking[0].cancelled(), asking[1].cancelled()
+
+    assert asyncio.run(scene()) == (True, True)
+
+
+async def limits_itself(here: Any) -> bool:
+    for _ in range(3):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await asyncio.Event().wait()
+    return True
+
+
+def test_a_check_may_use_limits_of_its_own(tmp_path: Path) -> None:
+    at = gate(tmp_path, made(limits_itself, "patient"))
+
+    async def scene() -> tuple[list[str], bool]:
+        async with at.session("s") as session:
+            return await session.available(), (await session.call("patient")).ok
+
+    assert asyncio.run(scene()) == (["patient"], True)
 
 
 def test_a_framework_that_asks_before_each_request_is_told_what_can_run_now(at: Gate) -> None:

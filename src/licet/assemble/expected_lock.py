@@ -44,7 +44,7 @@ from licet.packages.server_packages import LaunchError, disagreement
 from licet.policy_files.load import read_policy
 from licet.policy_files.manifest_reader import a_kind
 from licet.policy_files.organisation import under_organisation
-from licet.policy_files.policy_paths import LOCK_FILE, shown_path
+from licet.policy_files.policy_paths import LOCK_FILE, policy_root, shown_path
 from licet.policy_files.trust import load_lock
 from licet.sandbox.programs.runner import LocalProcesses
 from licet.sandbox.programs.walls import ProgramWalls
@@ -145,7 +145,7 @@ def _twice(
 
 def lock_problems(file: Path, places: Places | None = None) -> list[Problem]:
     """Everything in which the lock next to a policy differs from the files now. No server is started."""
-    places = places or Places.here()
+    places = places or Places.here(policy_root(file))
     place = lock_place(file)
     origin = Origin(shown_path(place), 1, 1)
     try:

@@ -52,7 +52,7 @@ from licet.core.review.risk import native_problems, unpermitted_problems
 from licet.core.values import Origin, Problem
 from licet.lint.judge import RULES, Finding
 from licet.packages.locked_tools import pinned_here
-from licet.policy_files.policy_paths import LOCK_FILE
+from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 
 
 @click.command(name="check")
@@ -109,7 +109,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         from licet.assemble.expected_lock import lock_problems  # loads what starts servers
 
         found = [problem for problem in found if os.path.basename(problem.origin.file) != LOCK_FILE]
-        found += lock_problems(file, Places.here(setting.workdir))
+        found += lock_problems(file, Places.here(setting.workdir or policy_root(file)))
     if policy.manifest is not None:
         places = Places.here(setting.workdir)
         closed = closed_to_grants(policy.manifest, places.workdir)

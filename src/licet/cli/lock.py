@@ -65,9 +65,7 @@ class _Split(click.Command):
     help="Accept the hidden characters in this definition; you have looked at it.",
 )
 @secrets_option
-@click.option(
-    "--workdir", metavar="DIR", type=FILE, help="The value of `${workdir}`.  [default: the current directory]"
-)
+@click.option("--workdir", metavar="DIR", type=FILE, help="The value of `${workdir}`.  [default: that of the policy]")
 @json_option
 @click.pass_context
 def command(
@@ -139,7 +137,7 @@ def _lock(words: tuple[str, ...], options: Options) -> None:
     degraded = any(manifest.allow_degraded for manifest in policy.manifests.values())
     before = old.servers if old is not None else {}
     private = (text for manifest in policy.manifests.values() for text in common_ranges(manifest.private))
-    setup = lock_setup(options, degraded=degraded, private=tuple(dict.fromkeys(private)))
+    setup = lock_setup(named[0].path, options, degraded=degraded, private=tuple(dict.fromkeys(private)))
     found, wrong = take_each(policy.servers, policy.origins, setup, options, before)
     hint = own_secrets_hint(named[0].path, (policy.servers[name] for name in wrong), options)
     if wrong and not found:

@@ -67,7 +67,7 @@ def draft_servers(words: Sequence[str], command: tuple[str, ...], options: Optio
     servers = _servers(entries, names, command, target, options)
     if not command:
         _require_trust(named, options)
-    setup = lock_setup(options)
+    setup = lock_setup(named.path, options)
     servers = {name: _with_grants(server, entries.get(name), setup, options) for name, server in servers.items()}
     origins = _origins(target, text, servers)
     found, wrong = take_each(servers, origins, setup, options, {})

@@ -41,9 +41,9 @@ def is_file(word: str) -> bool:
     return word.lower().endswith(_ENDINGS) or "/" in word
 
 
-def lock_setup(options: Options, *, degraded: bool = False, private: tuple[str, ...] = ()) -> Setup:
-    """What is the same for all servers of this run."""
-    places = Places.here(options.workdir)
+def lock_setup(policy: Path, options: Options, *, degraded: bool = False, private: tuple[str, ...] = ()) -> Setup:
+    """What is the same for all servers of this run. They are started where `licet gateway` starts them."""
+    places = Places.here(options.workdir or policy_root(policy))
     return Setup(
         lock_backends(options.secrets),
         places.workdir,

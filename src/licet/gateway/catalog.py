@@ -107,7 +107,7 @@ class ShownLists:
         self._locked = self._lock  # what the servers were locked as in that era
         self.running: Mapping[str, RunningServer] = {}
         self.unavailable: Mapping[str, str] = {}  # tools of the workspace that say that they cannot run here, and why
-        self._lists: dict[str, tuple[object, Sequence[Any]]] = {}
+        self._lists: dict[str, tuple[tuple[object, object], Sequence[Any]]] = {}
         self._own_definitions: dict[str, tuple[Tool, dict[str, Any]]] = {}
         self._definitions: dict[tuple[str, str, str], dict[str, Any]] = {}
 
@@ -188,10 +188,10 @@ class ShownLists:
         return "\n\n".join(told_by(name, text) for name, text in told.items())
 
     def _kept(self, kind: str, make: Callable[[], Sequence[_T]]) -> Sequence[_T]:
-        policy = self._policy()
+        policy, unavailable = self._policy(), self.unavailable
         kept = self._lists.get(kind)
-        if kept is None or kept[0] is not policy:
-            kept = self._lists[kind] = policy, make()
+        if kept is None or kept[0][0] is not policy or kept[0][1] is not unavailable:
+            kept = self._lists[kind] = (policy, unavailable), make()
         found: Sequence[_T] = kept[1]
         return found
 

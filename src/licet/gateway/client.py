@@ -124,7 +124,7 @@ def answer(row: Method, data: object) -> dict[str, Any]:
         case "elicitation", {"action": "accept" | "decline" | "cancel" as action}:
             return {"action": action}
         case "sampling", {"role": "user" | "assistant", "content": dict() | list() as content, "model": str()}:
-            return {**fields, "content": passed("blocks", content)}
+            return {**fields, "content": passed("samplingBlocks", content)}
         case "roots", {"roots": list(roots)} if all(isinstance(root, dict) for root in roots):
             return {"roots": [kept(root, frozenset(("uri", "name")))[0] for root in roots]}
     raise CannotAsk(f"the client's answer to `{row.name}` is malformed", INTERNAL_ERROR)

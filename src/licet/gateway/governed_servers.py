@@ -220,8 +220,7 @@ class GovernedServers:
         self._shown = self._gate.policy  # the last policy that could be used
         self._unshown: set[str] = set()  # the tools that a receipt says are not shown
         self._watching: asyncio.Task[None] | None = None  # for changes of the policy
-        self._has_listed = False  # whether the client has asked for a list of tools
-        self._own_tools = OwnTools(session, self._show_available, report)
+        self._own_tools = OwnTools(session, self._show_available, self.offers_changed, report)
 
     def add(self, servers: Iterable[RunningServer]) -> None:
         """Take the servers; they are started when the client has said what it is."""
@@ -231,14 +230,9 @@ class GovernedServers:
     async def renew_tools(self) -> None:
         """See to it that the list of tools has those that can run here. Before it is shown."""
         await self._own_tools.renew()
-        self._has_listed = True
 
     def _show_available(self, unavailable: Mapping[str, str]) -> None:
         self.lists.unavailable = unavailable
-        if self._has_listed:
-            self.offers_changed()
-        else:  # the client asks for its first list, and has seen none that is another now
-            self.lists.changes()
 
     @property
     def session(self) -> Session:

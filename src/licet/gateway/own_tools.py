@@ -8,12 +8,20 @@ from licet.guard.session import Session
 
 
 class OwnTools:
-    """Asks the tools of a session, before each list and now and then. `changed` is told when other ones can run."""
+    """Asks the tools of a session, before each list and now and then.
+
+    `changed` is told when other ones can run, and `announce` when that is news for the client. A list that it has asked
+    for tells it: if each were announced too, and a check says something else each time, this would never end.
+    """
 
     def __init__(
-        self, session: Session, changed: Callable[[Mapping[str, str]], None], report: Callable[[str], None]
+        self,
+        session: Session,
+        changed: Callable[[Mapping[str, str]], None],
+        announce: Callable[[], None],
+        report: Callable[[str], None],
     ) -> None:
-        self._session, self._changed, self._report = session, changed, report
+        self._session, self._changed, self._announce, self._report = session, changed, announce, report
         self._unavailable: Mapping[str, str] = {}
         self._asking: asyncio.Task[dict[str, str]] | None = None
 
@@ -48,4 +56,7 @@ class OwnTools:
         """Ask them now and then, without end."""
         while True:
             await asyncio.sleep(TOOLS_LOOK_SECONDS)
+            before = self._unavailable
             await self.renew()
+            if self._unavailable is not before:
+                self._announce()

@@ -1,7 +1,8 @@
 """Which tools their own checks say cannot run here, whenever a list of tools is made for a model.
 
-A check is code of whoever wrote the tool: it may raise, hang, or block. So each has a limited time, all run at once,
-and a plain function runs in a thread of its own. One that still blocks is not started again.
+A check is code of whoever wrote the tool: it may raise, hang, block, or cancel its task. So each has a limited time and
+its own task, all run at once, and a plain function runs in a thread of its own. One that still blocks is not started
+again.
 """
 
 import asyncio
@@ -18,6 +19,7 @@ from licet.core.decision.request import Approval
 from licet.declare.context import Available
 from licet.guard.availability_answers import answer_text, error_text
 from licet.guard.bind import AvailabilityView, BoundContext
+from licet.guard.contained import Raised, contained
 from licet.guard.deadlines import Deadline
 from licet.guard.facts import SessionFacts, ToolChecks
 from licet.guard.grant import Grant
@@ -58,11 +60,11 @@ class AvailabilityChecks(ToolChecks):
         view = AvailabilityView(BoundContext(session, registered, session.gate.ports, grant), grant, registered)
         try:
             with Deadline(seconds):
-                answer = await self._answer(check, view)
+                answer = await contained(self._answer(check, view))
         except TimeoutError:
             return f"its availability check took longer than {seconds:g} seconds"
-        except (Exception, SystemExit) as error:
-            return error_text(error)
+        except Raised as raised:
+            return error_text(raised.error)
         return answer_text(check, answer)
 
     async def _answer(self, check: Available, view: AvailabilityView) -> object:
@@ -73,9 +75,10 @@ class AvailabilityChecks(ToolChecks):
         def run() -> None:
             with suppress(InvalidStateError):  # nobody waits for it any more
                 try:
-                    outcome.set_result(check(view))
-                except (Exception, SystemExit) as error:
-                    outcome.set_exception(error)
+                    answer: object = check(view)
+                except BaseException as error:  # a future takes no `StopIteration`, and a cancel as its own
+                    answer = Raised(error)
+                outcome.set_result(answer)
 
         thread = threading.Thread(target=copy_context().run, args=(run,), name="licet-available", daemon=True)
         thread.start()
@@ -84,6 +87,8 @@ class AvailabilityChecks(ToolChecks):
         except asyncio.CancelledError:
             self._blocked[id(check)] = thread
             raise
+        if isinstance(answer, Raised):
+            raise answer.error
         return await answer if inspect.isawaitable(answer) else answer
 
 

@@ -9,6 +9,7 @@ from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.decision.decision import Deny
 from licet.core.decision.request import NOTHING, Ground, plus_up, reported, settled_amount
 from licet.guard.availability_answers import advice_about, answer_text, error_text
+from licet.guard.contained import Raised, contained
 from licet.guard.facts import SessionFacts
 from licet.guard.grant import Grant
 from licet.guard.handles.files import ScopedFiles
@@ -181,16 +182,20 @@ class AvailabilityView:
 
 
 async def why_unavailable(session: SessionFacts, registered: Registered, grant: Grant) -> tuple[str, str]:
-    """Why a tool cannot run here, and where its check is; empty if the check returns True. An error counts as a no."""
+    """Why a tool cannot run here, and where its check is; empty if it returns True. All that it raises is a no."""
     check = registered.tool.available
     if check is None:
         return "", ""
-    context = BoundContext(session, registered, session.gate.ports, grant)
+    view = AvailabilityView(BoundContext(session, registered, session.gate.ports, grant), grant, registered)
+
+    async def asked() -> object:
+        returned: object = check(view)
+        return await returned if inspect.isawaitable(returned) else returned
+
     try:
-        answer = check(AvailabilityView(context, grant, registered))
-        answer = await answer if inspect.isawaitable(answer) else answer
-    except Exception as error:
-        return error_text(error), advice_about(check, error)
+        answer = await contained(asked())
+    except Raised as raised:
+        return error_text(raised.error), advice_about(check, raised.error)
     why = answer_text(check, answer)
     return why, advice_about(check, None) if why else ""
 

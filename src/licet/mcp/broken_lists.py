@@ -12,12 +12,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from licet.core.algebra.scope import visible
 from licet.declare.plain_json import is_heavy
 from licet.mcp.jsonrpc import BadMessage, Response, read_message
 from licet.mcp.limits import LONGEST_NAME, MOST_BROKEN_MARKS, MOST_DEFINITIONS, MOST_UNITS
 
-_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{},]', re.DOTALL)
+# A text that is not closed ends with the line: otherwise the search would begin again at each quote inside it.
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[\[\]{},]', re.DOTALL)
 _MARKS = (b'"', b"[", b"{", b",")
 _OBJECT = re.compile(rb"\s*:\s*\{")
 _LIST = re.compile(rb"\s*:\s*\[")
@@ -91,7 +91,7 @@ def _kept(digits: str, numbers: list[str]) -> float:
 def _name(item: bytes, name: str) -> str:
     """The name of an item that cannot be read; empty if it has none, or several."""
     names = [text for depth, text in _texts_at(item, name) if depth == 1]
-    return visible(names[0]) if len(names) == 1 and len(names[0]) <= LONGEST_NAME else ""
+    return names[0] if len(names) == 1 and len(names[0]) <= LONGEST_NAME else ""
 
 
 def _texts_at(item: bytes, key: str) -> Iterator[tuple[int, str]]:

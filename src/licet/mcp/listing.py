@@ -8,7 +8,7 @@ several have its name. A list that does not end is an error.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -196,12 +196,25 @@ def _usable(kind: _List, items: list[Any], left_out: dict[str, str]) -> tuple[di
         if not why:
             found.append(item)
         elif len(left_out) < MOST_LEFT_OUT:
-            left_out[f"{kind.kind}/{_shown(name) or f'number {number}'}"] = why
+            left_out[f"{kind.kind}/{_label(name, number, times)}"] = why
         else:
             more += 1
     if more:
-        left_out[f"{kind.kind}/…"] = f"{more} more definitions cannot be used"
+        left_out[f"{kind.kind}/{_unlike('…', times)}"] = f"{more} more definitions cannot be used"
     return tuple(found)
+
+
+def _label(name: str, number: int, names: Container[str]) -> str:
+    """What a definition that is left out is called: its name, or what can be shown of it."""
+    shown = _shown(name) or f"number {number}"
+    return shown if shown == name else _unlike(shown, names)
+
+
+def _unlike(label: str, names: Container[str]) -> str:
+    """A label that is no name of the list: a definition counts as left out if it has the name of an entry."""
+    while label in names:
+        label += "…"
+    return label
 
 
 def _name(kind: _List, item: object) -> str:
@@ -217,6 +230,9 @@ def _problem(kind: _List, item: dict[str, Any]) -> str:
     if len(msgspec.json.encode(item)) > MOST_DEFINITION_BYTES:
         return f"it has more than {MOST_DEFINITION_BYTES >> 10} KiB"
     return shape_problem(kind.kind, item) or (hidden_from_models(item) if kind.kind == "tools" else "")
+
+
+HIDDEN = "its server hides it from models"
 
 
 def hidden_from_models(tool: Mapping[str, Any]) -> str:
@@ -236,9 +252,9 @@ def hidden_from_models(tool: Mapping[str, Any]) -> str:
     }
     for key, audience in stated.items():
         if audience is not None and not (isinstance(audience, list) and "model" in audience):
-            return f"its server hides it from models (`_meta` `{key}` is stated without `model`)"
+            return f"{HIDDEN} (`_meta` `{key}` is stated without `model`)"
     if meta.get("openai/visibility") not in (None, "public"):
-        return "its server hides it from models (`_meta` `openai/visibility` is not `public`)"
+        return f"{HIDDEN} (`_meta` `openai/visibility` is not `public`)"
     return ""
 
 

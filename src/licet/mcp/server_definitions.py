@@ -78,7 +78,7 @@ from licet.mcp.limits import (
     RESOLVE_SECONDS,
 )
 from licet.mcp.link import Flood, Gone, Link, PipeLink
-from licet.mcp.listing import BadListing, Definitions, as_locked, claimed_version, definitions
+from licet.mcp.listing import HIDDEN, BadListing, Definitions, as_locked, claimed_version, definitions
 from licet.mcp.upstream import Opened, Peer, Upstream
 from licet.packages.server_packages import (
     Disagrees,
@@ -456,9 +456,25 @@ async def _also_of_2025(
         taken,
         volatile=texts,
         hidden=tuple(sorted({*taken.hidden, *there.hidden})),
-        refused={**there.refused, **taken.refused},
+        refused={**_refused_without(there, taken), **_refused_without(taken, there)},
     )
+    for one in (taken, there):
+        for key in sorted(one.refused.keys() - both.refused.keys()):
+            setup.progress(f"{server.name}: in protocol {one.version}, {key} is left out: {one.refused[key]}")
     return replace(both, other_versions={version: other_version(both, there)})
+
+
+def _refused_without(one: LockedServer, other: LockedServer) -> dict[str, str]:
+    """What is refused in one era, without what another one can use: there is no entry for it in the first one at all.
+
+    A tool that its server hides from models in one era is not for models in any.
+    """
+    refused = {}
+    for key, why in one.refused.items():
+        kind, _, name = key.partition("/")
+        if why.startswith(HIDDEN) or key in other.refused or name not in other.listed(kind):
+            refused[key] = why
+    return refused
 
 
 # What the starts have in common ---------------------------------------------------------------------------------------

@@ -104,6 +104,7 @@ UNUSABLE: dict[str, str | bytes] = {
     "an unknown key": '{"format": 1, "signature": ""}',
     "an unknown key of a server": lock(sandbox="native"),
     "a digest of something else": json.dumps({"format": 1, "manifests": {"a": "md5:1"}}),
+    "a number that is infinite as a float": '{"format": 1, "servers": {"s": {"tools": [{"name": "a", "x": -1e400}]}}}',
     "a number that is none": '{"format": 1, "servers": {"s": {"tools": [{"name": "a", "x": NaN}]}}}',
     "half a surrogate pair": '{"format": 1, "servers": {"s": {"tools": [{"name": "\\ud800"}]}}}',
     "nested without end": "[" * 100_000,

@@ -11,6 +11,7 @@ Clients are shown the locked definitions, never the live ones. A description or 
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
@@ -221,7 +222,11 @@ def _decoded(data: bytes) -> Any:
     def no_number(text: str) -> Any:
         raise ValueError(f"{text} is no JSON")
 
-    return json.loads(data.decode(), object_pairs_hook=unique, parse_constant=no_number)
+    def finite(text: str) -> float:
+        number = float(text)
+        return number if math.isfinite(number) else no_number(text[:40])  # `1e400` is infinite as a float
+
+    return json.loads(data.decode(), object_pairs_hook=unique, parse_constant=no_number, parse_float=finite)
 
 
 def _is_deep(value: Any) -> bool:
