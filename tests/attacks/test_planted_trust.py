@@ -88,14 +88,18 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Desk, list[str
     if kind != "flags":
         if kind == "preset":
             assert made.licet("init", "--preset", "coding").returncode == 0
+            renew(made, (made.project / ".licet" / "licet.yaml").read_text())
         else:
-            text = hooks_policy(made.project)
-            (made.project / ".licet").mkdir()
-            (made.project / ".licet" / "licet.yaml").write_text(text)
-        policy = made.project / ".licet" / "licet.yaml"
-        policy.write_text(policy.read_text().replace("delete: manifest", "delete: session"))
-        assert made.licet("trust", "--yes").returncode == 0
+            renew(made, hooks_policy(made.project))
     return made, LISTS[kind]
+
+
+def renew(made: Desk, text: str) -> None:
+    """Write the policy of the project, and accept it."""
+    policy = made.project / ".licet" / "licet.yaml"
+    policy.parent.mkdir(exist_ok=True)
+    policy.write_text(text.replace("delete: manifest", "delete: session"))
+    assert made.licet("trust", "--yes").returncode == 0
 
 
 def hooks_policy(project: Path) -> str:
@@ -295,3 +299,42 @@ def test_recommended_lists_are_the_one_list(tmp_path: Path) -> None:
     assert '"fs:delete:${workdir}/own.config"' in text
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "coding-agent.md").read_text()
     assert re.findall(r'"fs:write:\$\{workdir\}/\.git/(\S+)"', page) == [*GIT_LEADS]
+
+
+# Git takes the directory that it is started in for a repository if these are there, and so does the person's own.
+BARE = """
+mkdir -p objects refs; echo "ref: refs/heads/main" > HEAD
+printf '[core]\\n\\tbare = false\\n\\tworktree = .\\n\\tfsmonitor = "touch {ran};false"\\n' > config
+printf '[alias]\\n\\ts = "!touch {ran}"\\n' >> config
+"""
+NOWHERE = "rm -rf .git"  # as in a directory that is no repository
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("before", ["true", NOWHERE])
+@pytest.mark.parametrize("way", ["", "mkdir else; mv objects refs config else; echo else > commondir"])
+def test_no_directory_becomes_a_repository_itself(before: str, way: str, desk: tuple[Desk, list[str]]) -> None:
+    made, words = desk
+    made.types(before)
+    if words == ["run"]:  # a policy of the directory as it is
+        (made.project / ".licet" / "licet.yaml").unlink()
+        renew(made, hooks_policy(made.project))
+    script = f"rm -rf .git/HEAD\n{BARE.format(ran=made.ran)}\n{way}\ntrue\n"
+    behind_walls(made, words, script)
+    made.types("git status; git s", check=False)
+    assert not made.ran.exists()
+    made.types(f"rm -rf objects refs HEAD config commondir else\n{script}", check=False)  # without walls
+    made.types("git status; git s", check=False)
+    assert made.ran.exists()
+
+
+def test_what_looks_like_a_bare_repository_is_searched_all_the_same(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    made.types("git init -q in/inner")
+    plant = "echo planted > .git/hooks/pre-commit; echo planted > in/inner/.git/hooks/pre-commit; true"
+    behind_walls(made, LISTS["flags"], "touch HEAD objects refs in/HEAD in/objects in/refs; true\n")
+    behind_walls(made, LISTS["flags"], plant)
+    planted = "ls .git/hooks/pre-commit in/inner/.git/hooks/pre-commit"
+    assert made.types(planted, check=False) == ""
+    made.types(plant)
+    assert len(made.types(planted).split()) == 2

@@ -10,15 +10,15 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 
 from licet.core.algebra.scope import Malformed, inside, path_key
-from licet.core.review.sensitive import GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
+from licet.core.review.sensitive import BARE_PARTS, GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
 from licet.own_files import read_regular
 from licet.policy_files.limits import MOST_BYTES, MOST_INCLUDED, MOST_SEARCHED, MOST_TRUSTED_PATHS
 
 _GIT = ".git"
 _HOOKS_OF_GIT = "git runs the hooks in it, since the configuration of the repository names it"
+_BARE = "with it git could take the directory itself for a repository, and run what that names"
 _OF_HOME = "your shell, git, ssh, agents or session run it or obey it"
 _NOT_SEARCHED = frozenset({_GIT, ".hg", ".jj", "node_modules", "site-packages", "__pycache__", "proc", "sys", "dev"})
 _INCLUDED = "git reads it, since the configuration of the repository names it"
@@ -39,77 +39,66 @@ class TrustedPaths:
         self._written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
         self._named = tuple(tree for tree in self._written if _is_named(tree))
         self._left = MOST_SEARCHED
-        trees = [tree for tree in self._written if os.path.isdir(tree) and tree not in self._named]
-        # First what is closed wherever it is: no number of other files may keep that open.
+        for tree in self._written:
+            if os.path.isdir(tree) and tree not in self._named:
+                self._search(tree, workdir)
         for place in dict.fromkeys((home, os.path.realpath(home))) if home else ():
             if inside(place, self._written):
                 for name in (*HOME_TRUSTED, *(name for names in HOME_SWITCHES.values() for name in names)):
                     self._add(os.path.join(place, name), _OF_HOME)
-                for _, trusted in _ROWS:
-                    if trusted.closing != "never":
-                        self._add_if_there(os.path.join(place, trusted.path), trusted.why)
-        for tree in trees:
-            self._add_tops(tree, workdir)
-        for tree in trees:
-            self._search(tree)
 
     @property
     def paths(self) -> dict[str, str]:
         """The paths, each with who acts on it."""
         return self._found
 
-    def _add_tops(self, tree: str, workdir: str) -> None:
-        """Add the names at the top of a project, and those whose beginning a directory is called."""
+    def _search(self, tree: str, workdir: str) -> None:
         tops = {tree} if _is_project(tree, workdir) else set()
         tops |= {place for place in (workdir, os.path.realpath(workdir)) if inside(place, (tree,))}
         for top in sorted(tops):
-            git = os.path.join(top, _GIT)
-            is_repository = os.path.lexists(git)
-            if is_repository:
-                self._add_git(git)
+            for name in (_missing_part(top), "commondir"):
+                self._add(os.path.join(top, name), _BARE)
             for trusted in TRUSTED:
-                if trusted.closing == "always" and not (trusted.path == _GIT and is_repository):
+                is_repository = trusted.path == _GIT and os.path.lexists(os.path.join(top, _GIT))
+                if trusted.closing == "always" and not is_repository:
                     self._add(os.path.join(top, trusted.path), trusted.why)
         for number in range(1, 3):  # a tree that is called `.github` has what is in `.github/workflows`
             tail = tuple(tree.casefold().split("/")[-number:])
             for names, trusted in _ROWS:
                 if names[:number] == tail and len(names) > number and trusted.closing != "never":
                     self._add_if_there(os.path.join(tree, *trusted.path.split("/")[number:]), trusted.why)
-
-    def _search(self, tree: str) -> None:
         folders = deque([tree])
-        while folders and self._left > 0 and self.all_searched:
+        while folders and self._is_going_on():
             folder = folders.popleft()
             with suppress(OSError), os.scandir(folder) as entries:  # not readable
-                folders.extend(self._look_at(folder, list(islice(entries, self._left + 1))))
-        if folders or self._left < 0:
+                folders.extend(self._look_at(folder, list(entries)))
+        if folders:
             self.all_searched = False
 
     def _look_at(self, folder: str, entries: list[os.DirEntry[str]]) -> Iterator[str]:
         """Add what a directory holds of these names; the directories that are to be searched."""
         self._left -= len(entries)
         names = {entry.name for entry in entries}
-        if {"HEAD", "objects", "refs"} <= names:  # a repository without files of its own
+        if names.issuperset(BARE_PARTS):  # a repository without files of its own, or what a program has made to look so
             self._add_repository(folder, os.path.dirname(folder))
-            return
         for entry in entries:
             for _, trusted in _BY_FIRST.get(entry.name.casefold(), ()):
                 if trusted.closing != "never":
                     self._add_if_there(os.path.join(entry.path, *trusted.path.split("/")[1:]), trusted.why)
             if entry.name == _GIT:
-                self._add_git(entry.path)
+                self._add_git(entry)
             if entry.name not in _NOT_SEARCHED and entry.path not in self._found:
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):
                         yield entry.path
 
-    def _add_git(self, path: str) -> None:
+    def _add_git(self, entry: os.DirEntry[str]) -> None:
         """A repository: what leads git to programs. A file or link, as of a worktree, leads git elsewhere itself."""
-        if os.path.islink(path) or not os.path.isdir(path):
-            self._add(path, GIT)
-        real = os.path.realpath(path)
+        if not entry.is_dir(follow_symlinks=False):
+            self._add(entry.path, GIT)
+        real = os.path.realpath(entry.path)
         if os.path.isdir(real) and inside(real, self._written):
-            self._add_repository(real, os.path.dirname(path))
+            self._add_repository(real, os.path.dirname(entry.path))
 
     def _add_repository(self, directory: str, tree: str) -> None:
         for name in GIT_LEADS:
@@ -138,18 +127,19 @@ class TrustedPaths:
             # removed, and this one starts no program.
             path = os.path.realpath(path)
         is_named = inside(path, self._named) or any(inside(tree, (path,)) for tree in self._written)
-        if is_named or path in self._found or not inside(path, self._written) or not _can_be_named(path):
-            return
-        if len(self._found) < MOST_TRUSTED_PATHS:
-            self._found[path] = why
-        else:
+        if not is_named and inside(path, self._written) and _can_be_named(path) and self._is_going_on():
+            self._found.setdefault(path, why)
+
+    def _is_going_on(self) -> bool:
+        if self._left <= 0 or len(self._found) >= MOST_TRUSTED_PATHS:
             self.all_searched = False
+        return self.all_searched
 
 
 def named_by_git(project: str, home: str) -> dict[str, str]:
-    """What the configuration of a project's repository names in the project: hooks, and further configuration."""
-    paths = TrustedPaths([project], project, home).paths
-    return {path: why for path, why in paths.items() if why in (_HOOKS_OF_GIT, _INCLUDED)}
+    """What leads git from a project's top to programs, besides `.git`: hooks and files that its configuration names."""
+    found = TrustedPaths([project], project, home).paths
+    return {path: why for path, why in found.items() if why in (_HOOKS_OF_GIT, _INCLUDED, _BARE)}
 
 
 def _settings(file: str) -> Iterator[tuple[str, str]]:
@@ -162,6 +152,18 @@ def _settings(file: str) -> Iterator[tuple[str, str]]:
             section = header[1].casefold()
         if (setting := _VALUE.match(line)) and _KEYS.get(section) == setting[1].casefold():
             yield section, setting[2].strip()
+
+
+def _missing_part(top: str) -> str:
+    """The first part of a bare repository that a directory lacks; it is one, whose leads are closed, if it has all."""
+    return next((name for name in BARE_PARTS if not _is_part(top, name)), "commondir")
+
+
+def _is_part(top: str, name: str) -> bool:
+    path = os.path.join(top, name)
+    if name != "HEAD":
+        return os.path.isdir(path)
+    return os.path.islink(path) or (os.path.isfile(path) and os.path.getsize(path) > 0)
 
 
 def _is_project(tree: str, workdir: str) -> bool:

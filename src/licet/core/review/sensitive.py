@@ -242,6 +242,10 @@ def is_switch(names: Sequence[str]) -> bool:
 # `rebase-merge` and `sequencer`, which name programs too: a closed name is there, though empty, and git then takes it
 # for a rebase that has not ended, or fails to write into it.
 GIT_LEADS = ("config", "hooks", "config.worktree", "commondir", "modules", "worktrees", "branches", "remotes")
+# Git takes the directory that it is started in for a repository if `.git` is none and these are all there, as the
+# directories and the file that they must be. One that is not there is enough. `HEAD` is the last: while a file has that
+# name, git asks what `git diff HEAD` means.
+BARE_PARTS = ("refs", "objects", "HEAD")
 _BY_LAST: dict[str, list[tuple[tuple[str, ...], str]]] = {}
 for _one in TRUSTED:
     _names = tuple(_one.path.lower().split("/"))
