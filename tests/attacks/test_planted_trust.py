@@ -338,3 +338,64 @@ def test_what_looks_like_a_bare_repository_is_searched_all_the_same(tmp_path: Pa
     assert made.types(planted, check=False) == ""
     made.types(plant)
     assert len(made.types(planted).split()) == 2
+
+
+EVIL = 'git config core.fsmonitor "touch {ran};false"'
+NEW_LINKS = {
+    "a new repository": f"git init -q lib; cd lib; {ME} commit -qm Lib --allow-empty; {EVIL}; cd ..; git add lib",
+    "one of a file": f"git init -q evil; cd evil; {ME} commit -qm Lib --allow-empty; {EVIL}; cd ..; mkdir lib;"
+    " echo 'gitdir: ../evil/.git' > lib/.git; git add lib",
+    "one further in, of another index": "git update-index --index-version 4; mkdir -p d/b; git init -q d/b/lib;"
+    f"cd d/b/lib; {ME} commit -qm Lib --allow-empty; {EVIL}; cd -; git add d",
+    "an index of two parts": f"git init -q lib; cd lib; {ME} commit -qm Lib --allow-empty; {EVIL}; cd ..; git add lib;"
+    "git update-index --split-index",
+}
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("way", NEW_LINKS)
+def test_a_repository_that_the_program_adds_runs_nothing(way: str, tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    script = NEW_LINKS[way].format(ran=made.ran)
+    said = behind_walls(made, LISTS["flags"], f"({script}); git status --short; rm -f {made.ran}; true\n")
+    assert "is a repository that the command added to yours: its .git is .git.set-aside-1 now" in said
+    made.types("git status; git diff; git submodule status", check=False)
+    assert not made.ran.exists()
+    made.types("git reset -q --hard; rm -rf lib d evil", check=False)
+    made.types(f"{script}; rm -f {made.ran}; git status", check=False)  # without walls
+    assert made.ran.exists()
+
+
+OLD_LINKS = {
+    "not checked out": (
+        "git -c protocol.file.allow=always clone -q . ../c; rm -rf lib/.git",
+        "git init -q lib; cd lib; " + EVIL,
+    ),
+    "removed": ("rm -rf lib", "git init -q lib; cd lib; " + EVIL),
+    "a file that leads on": (
+        "true",
+        "rm lib/.git; git init -q evil; cd evil; " + EVIL + "; cd ..; echo 'gitdir: ../evil/.git' > lib/.git",
+    ),
+    "moved away": ("true", "mv lib old; git init -q lib; cd lib; " + EVIL),
+}
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("way", OLD_LINKS)
+def test_a_submodule_runs_nothing_of_the_program(way: str, desk: tuple[Desk, list[str]]) -> None:
+    made, words = desk
+    before, script = OLD_LINKS[way]
+    made.types(
+        f"git init -q ../lib && cd ../lib && echo x > x && git add x && {ME} commit -qm Lib && cd - > /dev/null;"
+        "git -c protocol.file.allow=always submodule --quiet add ../lib lib;"
+        f"git add -A; {ME} commit -qm Sub; {before}"
+    )
+    if words == ["run"]:
+        renew(made, hooks_policy(made.project))
+    script = script.format(ran=made.ran)
+    behind_walls(made, words, f"{script}; git add -A; true\n")
+    made.types(f"rm -f {made.ran}; git status; git diff")
+    assert not made.ran.exists()
+    made.types(f"{script}", check=False)  # without walls
+    made.types(f"cd lib; {ME} commit -qm Inside --allow-empty; rm -f {made.ran}; cd ..; git status", check=False)
+    assert made.ran.exists()

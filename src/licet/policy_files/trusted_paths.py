@@ -11,9 +11,12 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from msgspec import Struct
+
 from licet.core.algebra.scope import Malformed, inside, path_key
 from licet.core.review.sensitive import BARE_PARTS, GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
 from licet.own_files import read_regular
+from licet.policy_files.git_index import UnreadIndex, gitlinks
 from licet.policy_files.limits import MOST_BYTES, MOST_INCLUDED, MOST_SEARCHED, MOST_TRUSTED_PATHS
 
 _GIT = ".git"
@@ -22,6 +25,7 @@ _BARE = "with it git could take the directory itself for a repository, and run w
 _OF_HOME = "your shell, git, ssh, agents or session run it or obey it"
 _NOT_SEARCHED = frozenset({_GIT, ".hg", ".jj", "node_modules", "site-packages", "__pycache__", "proc", "sys", "dev"})
 _INCLUDED = "git reads it, since the configuration of the repository names it"
+_ADDED = "git enters it at each `git status`, since the index of the repository names it"
 _SECTION = re.compile(r"\s*\[\s*([\w.-]+)")
 _VALUE = re.compile(r"\s*(?:\[[^\]]*\]\s*)?(hookspath|path)\s*=\s*\"?([^\"#;]+)", re.IGNORECASE)
 _KEYS = {"core": "hookspath", "include": "path", "includeif": "path"}
@@ -29,21 +33,29 @@ _ROWS = tuple((tuple(trusted.path.casefold().split("/")), trusted) for trusted i
 _BY_FIRST = {row[0]: [pair for pair in _ROWS if pair[0][0] == row[0]] for row, _ in _ROWS}
 
 
+class Repository(Struct, frozen=True):
+    """A repository with files: where they are, and the other repositories among these that its index names."""
+
+    tree: str
+    gitlinks: tuple[str, ...]
+
+
 class TrustedPaths:
     """The paths below some directories that other programs run or trust, each with who does; `all_searched` or not."""
 
     def __init__(self, written: Sequence[str], workdir: str, home: str) -> None:
         self.all_searched = True
+        self.repositories: dict[str, Repository] = {}  # by the directory that git keeps its data in
         self._home = home
         self._found: dict[str, str] = {}
-        self._written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
-        self._named = tuple(tree for tree in self._written if _is_named(tree))
+        self.written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
+        self._named = tuple(tree for tree in self.written if _is_named(tree))
         self._left = MOST_SEARCHED
-        for tree in self._written:
+        for tree in self.written:
             if os.path.isdir(tree) and tree not in self._named:
                 self._search(tree, workdir)
         for place in dict.fromkeys((home, os.path.realpath(home))) if home else ():
-            if inside(place, self._written):
+            if inside(place, self.written):
                 for name in (*HOME_TRUSTED, *(name for names in HOME_SWITCHES.values() for name in names)):
                     self._add(os.path.join(place, name), _OF_HOME)
 
@@ -62,6 +74,9 @@ class TrustedPaths:
                 is_repository = trusted.path == _GIT and os.path.lexists(os.path.join(top, _GIT))
                 if trusted.closing == "always" and not is_repository:
                     self._add(os.path.join(top, trusted.path), trusted.why)
+        for place in (*sorted(tops), _repository_around(tree)):
+            if place and os.path.lexists(os.path.join(place, _GIT)):
+                self._add_git(os.path.join(place, _GIT))
         for number in range(1, 3):  # a tree that is called `.github` has what is in `.github/workflows`
             tail = tuple(tree.casefold().split("/")[-number:])
             for names, trusted in _ROWS:
@@ -86,23 +101,35 @@ class TrustedPaths:
                 if trusted.closing != "never":
                     self._add_if_there(os.path.join(entry.path, *trusted.path.split("/")[1:]), trusted.why)
             if entry.name == _GIT:
-                self._add_git(entry)
+                self._add_git(entry.path)
             if entry.name not in _NOT_SEARCHED and entry.path not in self._found:
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):
                         yield entry.path
 
-    def _add_git(self, entry: os.DirEntry[str]) -> None:
+    def _add_git(self, path: str) -> None:
         """A repository: what leads git to programs. A file or link, as of a worktree, leads git elsewhere itself."""
-        if not entry.is_dir(follow_symlinks=False):
-            self._add(entry.path, GIT)
-        real = os.path.realpath(entry.path)
-        if os.path.isdir(real) and inside(real, self._written):
-            self._add_repository(real, os.path.dirname(entry.path))
+        if os.path.islink(path) or not os.path.isdir(path):
+            self._add(path, GIT)
+        self._add_repository(git_directory(path), os.path.dirname(path))
+
+    def _add_gitlinks(self, directory: str, tree: str) -> None:
+        """The repositories that the index names: git enters each from the top, and may find another there later."""
+        if directory in self.repositories:
+            return
+        with suppress(UnreadIndex):  # git cannot read it either
+            self.repositories[directory] = Repository(tree, gitlinks(directory))
+            for name in self.repositories[directory].gitlinks:
+                path = os.path.join(tree, name)
+                if os.path.lexists(os.path.join(path, _GIT)):
+                    self._add_git(os.path.join(path, _GIT))
+                else:
+                    self._add(path, _ADDED)
 
     def _add_repository(self, directory: str, tree: str) -> None:
         for name in GIT_LEADS:
             self._add(os.path.join(directory, name), GIT)
+        self._add_gitlinks(directory, tree)
         configurations = deque(os.path.join(directory, name) for name in ("config", "config.worktree"))
         seen = {*configurations}
         while configurations and len(seen) <= MOST_INCLUDED:
@@ -126,9 +153,22 @@ class TrustedPaths:
             # Often `CLAUDE.md` leads to `AGENTS.md`. A link that is closed keeps every name beside it from being
             # removed, and this one starts no program.
             path = os.path.realpath(path)
-        is_named = inside(path, self._named) or any(inside(tree, (path,)) for tree in self._written)
-        if not is_named and inside(path, self._written) and _can_be_named(path) and self._is_going_on():
+        is_named = inside(path, self._named) or any(inside(tree, (path,)) for tree in self.written)
+        if (
+            not is_named
+            and inside(path, self.written)
+            and not self._is_closed(path)
+            and _can_be_named(path)
+            and self._is_going_on()
+        ):
             self._found.setdefault(path, why)
+
+    def _is_closed(self, path: str) -> bool:
+        """Whether a directory around a path is closed: what is below a link to one is elsewhere."""
+        while (path := os.path.dirname(path)) != "/":
+            if path in self._found and not os.path.islink(path):
+                return True
+        return False
 
     def _is_going_on(self) -> bool:
         if self._left <= 0 or len(self._found) >= MOST_TRUSTED_PATHS:
@@ -136,10 +176,24 @@ class TrustedPaths:
         return self.all_searched
 
 
+def git_directory(path: str) -> str:
+    """The directory that a `.git` is, or leads to if it is a link or a file."""
+    with suppress(OSError, ValueError):  # a directory
+        led = read_regular(path, MOST_BYTES).decode().partition("\n")[0]
+        path = os.path.join(os.path.dirname(path), led.removeprefix("gitdir:").strip())
+    return os.path.realpath(path)
+
+
 def named_by_git(project: str, home: str) -> dict[str, str]:
     """What leads git from a project's top to programs, besides `.git`: hooks and files that its configuration names."""
-    found = TrustedPaths([project], project, home).paths
-    return {path: why for path, why in found.items() if why in (_HOOKS_OF_GIT, _INCLUDED, _BARE)}
+    found = TrustedPaths([project], project, home)
+    names = {path: why for path, why in found.paths.items() if why in (_HOOKS_OF_GIT, _INCLUDED, _BARE, _ADDED)}
+    for repository in found.repositories.values():
+        for name in repository.gitlinks:
+            path = os.path.join(repository.tree, name, _GIT)
+            if inside(path, (os.path.realpath(project),)) and os.path.lexists(path):
+                names[path] = _ADDED
+    return names
 
 
 def _settings(file: str) -> Iterator[tuple[str, str]]:
@@ -152,6 +206,15 @@ def _settings(file: str) -> Iterator[tuple[str, str]]:
             section = header[1].casefold()
         if (setting := _VALUE.match(line)) and _KEYS.get(section) == setting[1].casefold():
             yield section, setting[2].strip()
+
+
+def _repository_around(tree: str) -> str:
+    """The nearest directory above a tree that has a `.git`; empty if none has."""
+    while tree != "/":
+        tree = os.path.dirname(tree)
+        if os.path.lexists(os.path.join(tree, _GIT)):
+            return tree
+    return ""
 
 
 def _missing_part(top: str) -> str:
