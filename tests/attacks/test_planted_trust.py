@@ -399,3 +399,35 @@ def test_a_submodule_runs_nothing_of_the_program(way: str, desk: tuple[Desk, lis
     made.types(f"{script}", check=False)  # without walls
     made.types(f"cd lib; {ME} commit -qm Inside --allow-empty; rm -f {made.ran}; cd ..; git status", check=False)
     assert made.ran.exists()
+
+
+@pytest.mark.who
+def test_repositories_below_directories_of_any_name_are_closed(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    places = ("dev/app", "in/sys", "proc/a", "lib/site-packages/b", "__pycache__/c", "in/odd*name/d")
+    made.types("".join(f"git init -q '{place}'; mkdir -p '{place}/.git/hooks';" for place in places))
+    plants = "".join(f"echo planted > '{place}/.git/hooks/pre-commit' || true\n" for place in places)
+    behind_walls(made, LISTS["flags"], f"{plants}echo x > x; echo y > in/odd || true\n")
+    assert (made.project / "x").exists()
+    assert not [*made.project.rglob("pre-commit")]
+    made.types(plants)
+    assert len([*made.project.rglob("pre-commit")]) == len(places)
+
+
+def test_what_cannot_be_closed_is_not_run(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    made.types("git init -q 'odd*name'")
+    ended = made.licet(*LISTS["flags"], "--", "touch", "done")
+    assert ended.returncode == 2
+    assert "cannot be closed to the command: name other directories to write" in ended.stderr
+    assert not (made.project / "done").exists()
+
+
+def test_many_files_open_nothing(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    behind_walls(made, LISTS["flags"], "seq 100001 | xargs touch\n")
+    plant = "echo planted > .git/hooks/pre-commit; true\n"
+    behind_walls(made, LISTS["flags"], plant)
+    assert not (made.project / ".git" / "hooks" / "pre-commit").exists()
+    made.types(plant)
+    assert (made.project / ".git" / "hooks" / "pre-commit").exists()

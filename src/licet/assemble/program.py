@@ -365,7 +365,11 @@ def closed_to(typed: Typed, places: Places) -> "TrustedPaths":
     """What other programs run or trust below the paths to write: closed to a run with flags alone."""
     from licet.policy_files.trusted_paths import TrustedPaths  # runs that write nothing do not need its long lists
 
-    return TrustedPaths(typed.write, places.workdir, places.home)
+    closed = TrustedPaths(typed.write, places.workdir, places.home)
+    if closed.unclosed:
+        text = "it, or something in it, is what other programs run or trust, and cannot be closed to the command"
+        raise BadFlag("--allow-write", f"{visible(closed.unclosed[0])}: {text}: name other directories to write")
+    return closed
 
 
 def opened_by_flag(closed: dict[str, str]) -> dict[str, str]:

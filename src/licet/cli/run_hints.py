@@ -98,8 +98,9 @@ def show_closed(closed: "TrustedPaths | None") -> None:
     names = ", ".join(visible(shown_path(path)) for path in paths[:CLOSED_SHOWN])
     more = f" and {len(paths) - CLOSED_SHOWN} more (`--save` lists them)" if len(paths) > CLOSED_SHOWN else ""
     text = f"not writable, since other programs run or trust it: {names}{more}; {flag_of_path('write', paths[0])}"
-    least = "" if closed.all_searched else "; there are too many files to look for all of them"
-    show(f"licet: {text} opens one{least}", err=True)
+    show(f"licet: {text} opens one", err=True)
+    for path in closed.unsearched[:CLOSED_SHOWN]:
+        show(f"licet: {visible(shown_path(path))} is not writable: {closed.paths[path]}", err=True, colour="yellow")
 
 
 def _nothing(reach: Reach, use: Use) -> str:

@@ -17,13 +17,15 @@ from licet.core.algebra.scope import Malformed, inside, path_key
 from licet.core.review.sensitive import BARE_PARTS, GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
 from licet.own_files import read_regular
 from licet.policy_files.git_index import UnreadIndex, gitlinks
-from licet.policy_files.limits import MOST_BYTES, MOST_INCLUDED, MOST_SEARCHED, MOST_TRUSTED_PATHS
+from licet.policy_files.limits import MOST_BYTES, MOST_INCLUDED, MOST_LOOKED_THROUGH, MOST_TRUSTED_PATHS
 
 _GIT = ".git"
 _HOOKS_OF_GIT = "git runs the hooks in it, since the configuration of the repository names it"
 _BARE = "with it git could take the directory itself for a repository, and run what that names"
 _OF_HOME = "your shell, git, ssh, agents or session run it or obey it"
-_NOT_SEARCHED = frozenset({_GIT, ".hg", ".jj", "node_modules", "site-packages", "__pycache__", "proc", "sys", "dev"})
+_NOT_SEARCHED = frozenset({_GIT, ".hg", ".jj", "node_modules"})
+_OF_THE_KERNEL = ("/dev", "/proc", "/sys")
+_UNSEARCHED = "there are too many files to look for what other programs run or trust in it; name what is to be written"
 _INCLUDED = "git reads it, since the configuration of the repository names it"
 _ADDED = "git enters it at each `git status`, since the index of the repository names it"
 _SECTION = re.compile(r"\s*\[\s*([\w.-]+)")
@@ -41,16 +43,19 @@ class Repository(Struct, frozen=True):
 
 
 class TrustedPaths:
-    """The paths below some directories that other programs run or trust, each with who does; `all_searched` or not."""
+    """The paths below some directories that other programs run or trust, each with who does.
+
+    What cannot be searched to the end is closed as a whole.
+    """
 
     def __init__(self, written: Sequence[str], workdir: str, home: str) -> None:
-        self.all_searched = True
+        self.unclosed: list[str] = []  # what nothing around can be closed for: then nothing may be written
         self.repositories: dict[str, Repository] = {}  # by the directory that git keeps its data in
         self._home = home
         self._found: dict[str, str] = {}
         self.written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
         self._named = tuple(tree for tree in self.written if _is_named(tree))
-        self._left = MOST_SEARCHED
+        self._left = MOST_LOOKED_THROUGH
         for tree in self.written:
             if os.path.isdir(tree) and tree not in self._named:
                 self._search(tree, workdir)
@@ -63,6 +68,11 @@ class TrustedPaths:
     def paths(self) -> dict[str, str]:
         """The paths, each with who acts on it."""
         return self._found
+
+    @property
+    def unsearched(self) -> list[str]:
+        """Those that are closed as a whole, since the search did not get to what is in them."""
+        return [path for path, why in self._found.items() if why == _UNSEARCHED]
 
     def _search(self, tree: str, workdir: str) -> None:
         tops = {tree} if _is_project(tree, workdir) else set()
@@ -83,12 +93,13 @@ class TrustedPaths:
                 if names[:number] == tail and len(names) > number and trusted.closing != "never":
                     self._add_if_there(os.path.join(tree, *trusted.path.split("/")[number:]), trusted.why)
         folders = deque([tree])
-        while folders and self._is_going_on():
+        while folders:
             folder = folders.popleft()
+            if self._left <= 0:
+                self._close_around(folder, _UNSEARCHED)
+                continue
             with suppress(OSError), os.scandir(folder) as entries:  # not readable
                 folders.extend(self._look_at(folder, list(entries)))
-        if folders:
-            self.all_searched = False
 
     def _look_at(self, folder: str, entries: list[os.DirEntry[str]]) -> Iterator[str]:
         """Add what a directory holds of these names; the directories that are to be searched."""
@@ -102,7 +113,7 @@ class TrustedPaths:
                     self._add_if_there(os.path.join(entry.path, *trusted.path.split("/")[1:]), trusted.why)
             if entry.name == _GIT:
                 self._add_git(entry.path)
-            if entry.name not in _NOT_SEARCHED and entry.path not in self._found:
+            if entry.name not in _NOT_SEARCHED and not (entry.path in self._found or entry.path in _OF_THE_KERNEL):
                 with suppress(OSError):
                     if entry.is_dir(follow_symlinks=False):
                         yield entry.path
@@ -117,14 +128,15 @@ class TrustedPaths:
         """The repositories that the index names: git enters each from the top, and may find another there later."""
         if directory in self.repositories:
             return
-        with suppress(UnreadIndex):  # git cannot read it either
+        self.repositories[directory] = Repository(tree, ())
+        with suppress(UnreadIndex):  # git cannot read it either; it is told when the run has ended
             self.repositories[directory] = Repository(tree, gitlinks(directory))
-            for name in self.repositories[directory].gitlinks:
-                path = os.path.join(tree, name)
-                if os.path.lexists(os.path.join(path, _GIT)):
-                    self._add_git(os.path.join(path, _GIT))
-                else:
-                    self._add(path, _ADDED)
+        for name in self.repositories[directory].gitlinks:
+            path = os.path.join(tree, name)
+            if os.path.lexists(os.path.join(path, _GIT)):
+                self._add_git(os.path.join(path, _GIT))
+            else:
+                self._add(path, _ADDED)
 
     def _add_repository(self, directory: str, tree: str) -> None:
         for name in GIT_LEADS:
@@ -154,14 +166,28 @@ class TrustedPaths:
             # removed, and this one starts no program.
             path = os.path.realpath(path)
         is_named = inside(path, self._named) or any(inside(tree, (path,)) for tree in self.written)
-        if (
-            not is_named
-            and inside(path, self.written)
-            and not self._is_closed(path)
-            and _can_be_named(path)
-            and self._is_going_on()
-        ):
-            self._found.setdefault(path, why)
+        if is_named or path in self._found or not inside(path, self.written) or self._is_closed(path):
+            return
+        if len(self._found) >= MOST_TRUSTED_PATHS:
+            self._close_around(path, _UNSEARCHED)
+        elif _can_be_named(path):
+            self._found[path] = why
+        else:
+            self._close_around(path, why, innermost=True)
+
+    def _close_around(self, path: str, why: str, *, innermost: bool = False) -> None:
+        """Close a directory around a path that cannot be closed itself, or searched: the widest below a written one."""
+        tree = max((tree for tree in self.written if inside(path, (tree,))), key=len)
+        names = path.removeprefix(tree).strip("/").split("/")
+        around = [os.path.join(tree, *names[:number]) for number in range(1, len(names) + 1)]
+        is_full = len(self._found) >= 2 * MOST_TRUSTED_PATHS
+        for place in reversed(around) if innermost else around:
+            if place in self._found:
+                return
+            if not is_full and _can_be_named(place) and not any(inside(tree, (place,)) for tree in self.written):
+                self._found[place] = why
+                return
+        self.unclosed.append(path)
 
     def _is_closed(self, path: str) -> bool:
         """Whether a directory around a path is closed: what is below a link to one is elsewhere."""
@@ -169,11 +195,6 @@ class TrustedPaths:
             if path in self._found and not os.path.islink(path):
                 return True
         return False
-
-    def _is_going_on(self) -> bool:
-        if self._left <= 0 or len(self._found) >= MOST_TRUSTED_PATHS:
-            self.all_searched = False
-        return self.all_searched
 
 
 def git_directory(path: str) -> str:
