@@ -431,3 +431,40 @@ def test_many_files_open_nothing(tmp_path: Path) -> None:
     assert not (made.project / ".git" / "hooks" / "pre-commit").exists()
     made.types(plant)
     assert (made.project / ".git" / "hooks" / "pre-commit").exists()
+
+
+# How git is led into the project: typed before the run, and what the program writes then.
+LEADS = {
+    "hooks of the user": ("git config --global core.hooksPath ci/hooks; mkdir -p ci/hooks", "ci/hooks/pre-commit"),
+    "included by the user": ('git config --global include.path "$PWD/own"; touch own', "own"),
+    "of the XDG directory": (
+        'mkdir -p ~/.config/git; printf "[include]\\npath = $PWD/own\\n" > ~/.config/git/config; touch own',
+        "own",
+    ),
+    "a name with signs": ("git config core.hooksPath 'ci;#\"x'; mkdir -p 'ci;#\"x'", 'ci;#"x/pre-commit'),
+    "a link to a script": (
+        "mkdir scripts; echo true > scripts/pc; ln -s scripts/pc pc; ln -s ../../pc .git/hooks/pre-commit",
+        "scripts/pc",
+    ),
+    "a directory that is a link": ("mkdir ci; rm -rf .git/hooks; ln -s ../ci .git/hooks", "ci/pre-commit"),
+}
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("lead", LEADS)
+def test_what_git_is_led_to_in_the_project_is_closed(
+    lead: str, desk: tuple[Desk, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, words = desk
+    monkeypatch.setenv("HOME", made.environment["HOME"])
+    before, name = LEADS[lead]
+    made.types(before)
+    if words == ["run"]:
+        renew(made, hooks_policy(made.project))
+    target = made.project / name
+    old = target.read_text() if target.exists() else None
+    script = f"echo planted > '{name}' || {{ rm -f '{name}'; echo planted > '{name}'; }}\n"
+    behind_walls(made, words, f"{script}true\n")
+    assert (target.read_text() if target.exists() else None) == old
+    made.types(script)
+    assert target.read_text() == "planted\n"

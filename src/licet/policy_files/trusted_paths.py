@@ -6,9 +6,8 @@ directory for output, only if it is there: commands empty such directories, and 
 """
 
 import os
-import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -16,6 +15,7 @@ from msgspec import Struct
 from licet.core.algebra.scope import Malformed, inside, path_key
 from licet.core.review.sensitive import BARE_PARTS, GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
 from licet.own_files import read_regular
+from licet.policy_files.git_configuration import own_configurations, settings
 from licet.policy_files.git_index import UnreadIndex, gitlinks
 from licet.policy_files.limits import MOST_BYTES, MOST_INCLUDED, MOST_LOOKED_THROUGH, MOST_TRUSTED_PATHS
 
@@ -28,9 +28,6 @@ _OF_THE_KERNEL = ("/dev", "/proc", "/sys")
 _UNSEARCHED = "there are too many files to look for what other programs run or trust in it; name what is to be written"
 _INCLUDED = "git reads it, since the configuration of the repository names it"
 _ADDED = "git enters it at each `git status`, since the index of the repository names it"
-_SECTION = re.compile(r"\s*\[\s*([\w.-]+)")
-_VALUE = re.compile(r"\s*(?:\[[^\]]*\]\s*)?(hookspath|path)\s*=\s*\"?([^\"#;]+)", re.IGNORECASE)
-_KEYS = {"core": "hookspath", "include": "path", "includeif": "path"}
 _ROWS = tuple((tuple(trusted.path.casefold().split("/")), trusted) for trusted in TRUSTED if trusted.path != _GIT)
 _BY_FIRST = {row[0]: [pair for pair in _ROWS if pair[0][0] == row[0]] for row, _ in _ROWS}
 
@@ -51,11 +48,12 @@ class TrustedPaths:
     def __init__(self, written: Sequence[str], workdir: str, home: str) -> None:
         self.unclosed: list[str] = []  # what nothing around can be closed for: then nothing may be written
         self.repositories: dict[str, Repository] = {}  # by the directory that git keeps its data in
-        self._home = home
+        self._home, self._own = home, own_configurations(home)
         self._found: dict[str, str] = {}
         self.written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
         self._named = tuple(tree for tree in self.written if _is_named(tree))
         self._left = MOST_LOOKED_THROUGH
+        self._starts = self.written  # nothing is closed around these
         for tree in self.written:
             if os.path.isdir(tree) and tree not in self._named:
                 self._search(tree, workdir)
@@ -92,7 +90,8 @@ class TrustedPaths:
             for names, trusted in _ROWS:
                 if names[:number] == tail and len(names) > number and trusted.closing != "never":
                     self._add_if_there(os.path.join(tree, *trusted.path.split("/")[number:]), trusted.why)
-        folders = deque([tree])
+        self._starts += tuple(tops)
+        folders = deque((*sorted(tops - {tree}), tree))
         while folders:
             folder = folders.popleft()
             if self._left <= 0:
@@ -115,7 +114,7 @@ class TrustedPaths:
                 self._add_git(entry.path)
             if entry.name not in _NOT_SEARCHED and not (entry.path in self._found or entry.path in _OF_THE_KERNEL):
                 with suppress(OSError):
-                    if entry.is_dir(follow_symlinks=False):
+                    if entry.is_dir(follow_symlinks=False) and entry.path not in self._starts:
                         yield entry.path
 
     def _add_git(self, path: str) -> None:
@@ -142,18 +141,38 @@ class TrustedPaths:
         for name in GIT_LEADS:
             self._add(os.path.join(directory, name), GIT)
         self._add_gitlinks(directory, tree)
-        configurations = deque(os.path.join(directory, name) for name in ("config", "config.worktree"))
+        common = os.path.join(directory, "commondir")
+        names = (os.path.join(_common_directory(common), "config"), os.path.join(directory, "config.worktree"))
+        for hooks in (os.path.join(directory, "hooks"), *self._read_configurations((*names, *self._own), tree)):
+            self._add(hooks, _HOOKS_OF_GIT)
+            self._add_led(hooks)
+
+    def _read_configurations(self, files: Iterable[str], tree: str) -> list[str]:
+        """Add the files that some configurations of git include; the directories of hooks that they name."""
+        configurations, hooks = deque(files), list[str]()
         seen = {*configurations}
         while configurations and len(seen) <= MOST_INCLUDED:
             file = configurations.popleft()
-            for section, value in _settings(file):
+            self._add(file, _INCLUDED)
+            for key, value in settings(file):
                 value = os.path.join(self._home, value[2:]) if value.startswith("~/") else value
-                if section == "core":
-                    self._add(os.path.normpath(os.path.join(tree, value)), _HOOKS_OF_GIT)
+                if key == "core.hookspath":
+                    hooks.append(os.path.normpath(os.path.join(tree, value)))
                 elif (included := os.path.normpath(os.path.join(os.path.dirname(file), value))) not in seen:
-                    self._add(included, _INCLUDED)
                     seen.add(included)
                     configurations.append(included)
+        return hooks
+
+    def _add_led(self, hooks: str) -> None:
+        """Where links in a directory of hooks lead: git runs the hook that is there."""
+        with suppress(OSError), os.scandir(hooks) as entries:
+            for path in [hooks, *(entry.path for entry in entries if entry.is_symlink())]:
+                for _ in range(MOST_INCLUDED):
+                    if not os.path.islink(path):
+                        break
+                    path = os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(path)))
+                    self._add(path, _HOOKS_OF_GIT)
+                self._add(os.path.realpath(path), _HOOKS_OF_GIT)
 
     def _add_if_there(self, path: str, why: str) -> None:
         if os.path.lexists(path):
@@ -177,14 +196,14 @@ class TrustedPaths:
 
     def _close_around(self, path: str, why: str, *, innermost: bool = False) -> None:
         """Close a directory around a path that cannot be closed itself, or searched: the widest below a written one."""
-        tree = max((tree for tree in self.written if inside(path, (tree,))), key=len)
+        tree = max((tree for tree in self._starts if inside(path, (tree,))), key=len)
         names = path.removeprefix(tree).strip("/").split("/")
         around = [os.path.join(tree, *names[:number]) for number in range(1, len(names) + 1)]
         is_full = len(self._found) >= 2 * MOST_TRUSTED_PATHS
         for place in reversed(around) if innermost else around:
             if place in self._found:
                 return
-            if not is_full and _can_be_named(place) and not any(inside(tree, (place,)) for tree in self.written):
+            if not is_full and _can_be_named(place) and not any(inside(tree, (place,)) for tree in self._starts):
                 self._found[place] = why
                 return
         self.unclosed.append(path)
@@ -217,16 +236,12 @@ def named_by_git(project: str, home: str) -> dict[str, str]:
     return names
 
 
-def _settings(file: str) -> Iterator[tuple[str, str]]:
-    """What a configuration of git names: hooks under `core`, and further files under `include` and `includeIf`."""
-    section, text = "", ""
-    with suppress(OSError):  # there is none
-        text = os.fsdecode(read_regular(file, MOST_BYTES))
-    for line in text.splitlines():
-        if header := _SECTION.match(line):
-            section = header[1].casefold()
-        if (setting := _VALUE.match(line)) and _KEYS.get(section) == setting[1].casefold():
-            yield section, setting[2].strip()
+def _common_directory(file: str) -> str:
+    """The directory that a `commondir` names, as of a worktree; its own if there is none."""
+    led = "."
+    with suppress(OSError, ValueError):
+        led = read_regular(file, MOST_BYTES).decode().strip()
+    return os.path.normpath(os.path.join(os.path.dirname(file), led))
 
 
 def _repository_around(tree: str) -> str:
