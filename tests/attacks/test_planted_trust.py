@@ -468,3 +468,20 @@ def test_what_git_is_led_to_in_the_project_is_closed(
     assert (target.read_text() if target.exists() else None) == old
     made.types(script)
     assert target.read_text() == "planted\n"
+
+
+@pytest.mark.who
+def test_rare_names_are_closed_where_they_are(desk: tuple[Desk, list[str]]) -> None:
+    made, words = desk
+    rare = [trusted.path for trusted in TRUSTED if trusted.closing == "if there" and "venv" not in trusted.path]
+    rare += ["my.code-workspace", "My.sublime-project"]
+    for path in rare:
+        (made.project / path).parent.mkdir(parents=True, exist_ok=True)
+        (made.project / path).write_text("own\n")
+    if words == ["run"]:
+        renew(made, hooks_policy(made.project))
+    script = "".join(f"echo planted > {path} || true; rm -f {path} || true\n" for path in rare)
+    behind_walls(made, words, script)
+    assert {path: (made.project / path).read_text() for path in rare} == dict.fromkeys(rare, "own\n")
+    made.types(script)
+    assert not [path for path in rare if (made.project / path).exists()]

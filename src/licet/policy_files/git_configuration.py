@@ -60,7 +60,7 @@ def _value(text: str, place: int) -> tuple[str, int]:
         elif sign in "#;" and not is_quoted:
             return value, text.find("\n", place) + 1 or len(text)
         elif sign in " \t" and not is_quoted:
-            blank += sign
+            blank += sign if value else ""
         else:
             value, blank = value + blank + sign, ""
     return value, place

@@ -13,7 +13,17 @@ from contextlib import suppress
 from msgspec import Struct
 
 from licet.core.algebra.scope import Malformed, inside, path_key
-from licet.core.review.sensitive import BARE_PARTS, GIT, GIT_LEADS, HOME_SWITCHES, HOME_TRUSTED, INSTRUCTIONS, TRUSTED
+from licet.core.review.sensitive import (
+    BARE_PARTS,
+    EDITOR_PROJECT,
+    GIT,
+    GIT_LEADS,
+    HOME_SWITCHES,
+    HOME_TRUSTED,
+    INSTRUCTIONS,
+    TRUSTED,
+    TRUSTED_ENDINGS,
+)
 from licet.own_files import read_regular
 from licet.policy_files.git_configuration import own_configurations, settings
 from licet.policy_files.git_index import UnreadIndex, gitlinks
@@ -110,6 +120,8 @@ class TrustedPaths:
             for _, trusted in _BY_FIRST.get(entry.name.casefold(), ()):
                 if trusted.closing != "never":
                     self._add_if_there(os.path.join(entry.path, *trusted.path.split("/")[1:]), trusted.why)
+            if entry.name.casefold().endswith(TRUSTED_ENDINGS):
+                self._add(entry.path, EDITOR_PROJECT)
             if entry.name == _GIT:
                 self._add_git(entry.path)
             if entry.name not in _NOT_SEARCHED and not (entry.path in self._found or entry.path in _OF_THE_KERNEL):
@@ -233,7 +245,10 @@ def named_by_git(project: str, home: str) -> dict[str, str]:
             path = os.path.join(repository.tree, name, _GIT)
             if inside(path, (os.path.realpath(project),)) and os.path.lexists(path):
                 names[path] = _ADDED
-    return names
+    with suppress(OSError):
+        at_top = (os.path.join(os.path.realpath(project), name) for name in os.listdir(project))
+        names |= {path: EDITOR_PROJECT for path in at_top if path.casefold().endswith(TRUSTED_ENDINGS)}
+    return {path: why for path, why in names.items() if _can_be_named(path)}
 
 
 def _common_directory(file: str) -> str:
