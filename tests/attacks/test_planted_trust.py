@@ -485,3 +485,19 @@ def test_rare_names_are_closed_where_they_are(desk: tuple[Desk, list[str]]) -> N
     assert {path: (made.project / path).read_text() for path in rare} == dict.fromkeys(rare, "own\n")
     made.types(script)
     assert not [path for path in rare if (made.project / path).exists()]
+
+
+@pytest.mark.who
+def test_a_project_whose_own_name_is_on_the_list_is_closed_like_others(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    inner = made.project / ".vim"
+    made.types("git init -q .vim; mkdir -p .vim/.git/hooks .vim/.vscode")
+    plant = "echo planted > .git/hooks/pre-commit; echo planted > .vscode/tasks.json; echo x > x; true\n"
+    planted = [inner / ".git" / "hooks" / "pre-commit", inner / ".vscode" / "tasks.json"]
+    words = ["run", "--allow-read", ".", "--allow-write", ".", "--", "sh", "-c", plant]
+    assert warm.run(warm.PROGRAM, words, cwd=inner, env=made.environment).returncode == 0
+    assert (inner / "x").exists()
+    assert not [path for path in planted if path.exists()]
+    named = made.licet("run", "--allow-read", ".", "--allow-write", ".vim", "--", "sh", "-c", f"cd .vim; {plant}")
+    assert named.returncode == 0, named.stderr
+    assert all(path.exists() for path in planted)

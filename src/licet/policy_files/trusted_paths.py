@@ -55,13 +55,15 @@ class TrustedPaths:
     What cannot be searched to the end is closed as a whole.
     """
 
-    def __init__(self, written: Sequence[str], workdir: str, home: str) -> None:
+    def __init__(self, written: Sequence[str], workdir: str, home: str, named: Sequence[str] = ()) -> None:
+        """`named` are those of the `written` whose names were typed; a link to one is not, it may lead anywhere."""
         self.unclosed: list[str] = []  # what nothing around can be closed for: then nothing may be written
         self.repositories: dict[str, Repository] = {}  # by the directory that git keeps its data in
         self._home, self._own = home, own_configurations(home)
         self._found: dict[str, str] = {}
         self.written = tuple(dict.fromkeys(path for tree in written for path in (tree, os.path.realpath(tree))))
-        self._named = tuple(tree for tree in self.written if _is_named(tree))
+        real = (path for tree in named if os.path.basename(path := os.path.realpath(tree)) == os.path.basename(tree))
+        self._named = tuple(tree for tree in (*named, *real) if names_trusted(tree))
         self._left = MOST_LOOKED_THROUGH
         self._starts = self.written  # nothing is closed around these
         for tree in self.written:
@@ -284,9 +286,9 @@ def _is_project(tree: str, workdir: str) -> bool:
     return tree in (workdir, os.path.realpath(workdir)) or os.path.lexists(os.path.join(tree, _GIT))
 
 
-def _is_named(tree: str) -> bool:
+def names_trusted(path: str) -> bool:
     """Whether the last names of a path are such a name themselves: who types it means it."""
-    names = tuple(tree.casefold().split("/"))
+    names = tuple(path.casefold().rstrip("/").split("/"))
     return any(names[-len(row) :] == row for row in ((_GIT,), *(row for row, _ in _ROWS)))
 
 
