@@ -501,3 +501,14 @@ def test_a_project_whose_own_name_is_on_the_list_is_closed_like_others(tmp_path:
     named = made.licet("run", "--allow-read", ".", "--allow-write", ".vim", "--", "sh", "-c", f"cd .vim; {plant}")
     assert named.returncode == 0, named.stderr
     assert all(path.exists() for path in planted)
+
+
+def test_a_rebase_that_is_left_is_told(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    made.types(f"echo b > b; git add b; {ME} commit -qm Second")
+    script = f"GIT_SEQUENCE_EDITOR='printf \"break\\nexec touch {made.ran}\\n\" >' {ME} rebase -q -i HEAD~1; true\n"
+    told = "the command has left a rebase under way: read "
+    assert told in behind_walls(made, LISTS["flags"], script)
+    assert told not in behind_walls(made, LISTS["flags"], "true\n")
+    made.types(f"{ME} rebase --continue")  # as `git status` advises
+    assert made.ran.exists()

@@ -2,7 +2,7 @@
 
 A commit writes the index, so the index is open: a program can make a repository in any directory and add it. From then
 on `git status` at the top runs what the configuration of that repository names. So its `.git` is renamed when the run
-has ended, and a person is told.
+has ended, and a person is told. The same goes for a rebase that it has left under way, which stays as it is.
 """
 
 import os
@@ -12,7 +12,7 @@ from contextlib import suppress
 from licet.core.algebra.scope import inside, visible
 from licet.own_files import renamed_aside
 from licet.policy_files.git_index import UnreadIndex, gitlinks
-from licet.policy_files.trusted_paths import Repository
+from licet.policy_files.trusted_paths import REBASE, Repository, rebase_under_way
 
 _GIT = ".git"
 
@@ -21,6 +21,10 @@ def settle(repositories: Mapping[str, Repository], written: tuple[str, ...]) -> 
     """Rename what the index of a repository names since the run began. Returns what a person is told."""
     told = []
     for directory, before in repositories.items():
+        if inside(directory, written) and rebase_under_way(directory) not in (b"", before.rebase):
+            file = visible(os.path.join(directory, REBASE))
+            why = "`git rebase --continue` runs what it names"
+            told.append(f"the command has left a rebase under way: read {file}, since {why}, or `git rebase --abort`")
         try:
             new = sorted({*gitlinks(directory)} - {*before.gitlinks})
         except UnreadIndex:

@@ -30,6 +30,7 @@ from licet.policy_files.git_index import UnreadIndex, gitlinks
 from licet.policy_files.limits import MOST_BYTES, MOST_INCLUDED, MOST_LOOKED_THROUGH, MOST_TRUSTED_PATHS
 
 _GIT = ".git"
+REBASE = "rebase-merge/git-rebase-todo"
 _HOOKS_OF_GIT = "git runs the hooks in it, since the configuration of the repository names it"
 _BARE = "with it git could take the directory itself for a repository, and run what that names"
 _OF_HOME = "your shell, git, ssh, agents or session run it or obey it"
@@ -43,10 +44,11 @@ _BY_FIRST = {row[0]: [pair for pair in _ROWS if pair[0][0] == row[0]] for row, _
 
 
 class Repository(Struct, frozen=True):
-    """A repository with files: where they are, and the other repositories among these that its index names."""
+    """A repository with files: where they are, which other repositories among these its index names, and its rebase."""
 
     tree: str
     gitlinks: tuple[str, ...]
+    rebase: bytes = b""  # what one that has not ended does next
 
 
 class TrustedPaths:
@@ -141,9 +143,10 @@ class TrustedPaths:
         """The repositories that the index names: git enters each from the top, and may find another there later."""
         if directory in self.repositories:
             return
-        self.repositories[directory] = Repository(tree, ())
+        rebase = rebase_under_way(directory)
+        self.repositories[directory] = Repository(tree, (), rebase)
         with suppress(UnreadIndex):  # git cannot read it either; it is told when the run has ended
-            self.repositories[directory] = Repository(tree, gitlinks(directory))
+            self.repositories[directory] = Repository(tree, gitlinks(directory), rebase)
         for name in self.repositories[directory].gitlinks:
             path = os.path.join(tree, name)
             if os.path.lexists(os.path.join(path, _GIT)):
@@ -236,6 +239,16 @@ def git_directory(path: str) -> str:
         led = read_regular(path, MOST_BYTES).decode().partition("\n")[0]
         path = os.path.join(os.path.dirname(path), led.removeprefix("gitdir:").strip())
     return os.path.realpath(path)
+
+
+def rebase_under_way(directory: str) -> bytes:
+    """What a rebase does next that has not ended in a repository; empty if none is under way."""
+    try:
+        return read_regular(os.path.join(directory, REBASE), MOST_BYTES)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        return str(error).encode()
 
 
 def named_by_git(project: str, home: str) -> dict[str, str]:
