@@ -177,11 +177,12 @@ def test_no_number_of_other_files_opens_a_home_or_a_project(tmp_path: Path, monk
     home, project = tmp_path / "home", tmp_path / "home" / "work" / "deep" / "project"
     (project / ".git").mkdir(parents=True)
     for number in range(20):
-        (home / f"many-{number}").mkdir()
+        (home / f"many-{number}" / "in").mkdir(parents=True)
     (home / ".npmrc").write_text("")
-    monkeypatch.setattr("licet.policy_files.trusted_paths.MOST_SEARCHED", 10)
+    monkeypatch.setattr("licet.policy_files.trusted_paths.MOST_LOOKED_THROUGH", 30)
     trusted = TrustedPaths([str(home), str(project)], str(project), str(home))
-    assert not trusted.all_searched
+    assert not trusted.unclosed
+    assert str(home / "many-7") in trusted.unsearched
     closed = [home / name for name in (".ssh", ".bashrc", ".npmrc", ".gitconfig", ".config/autostart")]
     closed += [project / name for name in (".vscode", ".envrc", ".git/hooks", ".git/config")]
     assert {str(path) for path in closed} <= trusted.paths.keys()

@@ -9,6 +9,7 @@ import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 
 from msgspec import Struct
 
@@ -67,14 +68,21 @@ class TrustedPaths:
         real = (path for tree in named if os.path.basename(path := os.path.realpath(tree)) == os.path.basename(tree))
         self._named = tuple(tree for tree in (*named, *real) if names_trusted(tree))
         self._left = MOST_LOOKED_THROUGH
-        self._starts = self.written  # nothing is closed around these
-        for tree in self.written:
-            if os.path.isdir(tree) and tree not in self._named:
-                self._search(tree, workdir)
+        trees = [tree for tree in self.written if os.path.isdir(tree) and tree not in self._named]
+        tops = {tree: _tops(tree, workdir) for tree in trees}
+        self._starts = tuple(dict.fromkeys((*self.written, *(top for tree in trees for top in tops[tree]))))
+        # First what is closed wherever it is: no number of other files may keep that open.
         for place in dict.fromkeys((home, os.path.realpath(home))) if home else ():
             if inside(place, self.written):
                 for name in (*HOME_TRUSTED, *(name for names in HOME_SWITCHES.values() for name in names)):
                     self._add(os.path.join(place, name), _OF_HOME)
+                for _, trusted in _ROWS:
+                    if trusted.closing != "never":
+                        self._add_if_there(os.path.join(place, trusted.path), trusted.why)
+        for tree in trees:
+            self._add_tops(tree, tops[tree])
+        for start in dict.fromkeys((*(top for tree in trees for top in tops[tree]), *trees)):
+            self._search(start)
 
     @property
     def paths(self) -> dict[str, str]:
@@ -86,17 +94,16 @@ class TrustedPaths:
         """Those that are closed as a whole, since the search did not get to what is in them."""
         return [path for path, why in self._found.items() if why == _UNSEARCHED]
 
-    def _search(self, tree: str, workdir: str) -> None:
-        tops = {tree} if _is_project(tree, workdir) else set()
-        tops |= {place for place in (workdir, os.path.realpath(workdir)) if inside(place, (tree,))}
-        for top in sorted(tops):
+    def _add_tops(self, tree: str, tops: Iterable[str]) -> None:
+        """Add the names at the top of a project, and those whose beginning a directory is called."""
+        for top in tops:
             for name in (_missing_part(top), "commondir"):
                 self._add(os.path.join(top, name), _BARE)
             for trusted in TRUSTED:
                 is_repository = trusted.path == _GIT and os.path.lexists(os.path.join(top, _GIT))
                 if trusted.closing == "always" and not is_repository:
                     self._add(os.path.join(top, trusted.path), trusted.why)
-        for place in (*sorted(tops), _repository_around(tree)):
+        for place in (*tops, _repository_around(tree)):
             if place and os.path.lexists(os.path.join(place, _GIT)):
                 self._add_git(os.path.join(place, _GIT))
         for number in range(1, 3):  # a tree that is called `.github` has what is in `.github/workflows`
@@ -104,15 +111,19 @@ class TrustedPaths:
             for names, trusted in _ROWS:
                 if names[:number] == tail and len(names) > number and trusted.closing != "never":
                     self._add_if_there(os.path.join(tree, *trusted.path.split("/")[number:]), trusted.why)
-        self._starts += tuple(tops)
-        folders = deque((*sorted(tops - {tree}), tree))
+
+    def _search(self, start: str) -> None:
+        """Search a directory, but not what is searched on its own below it."""
+        folders = deque([start])
         while folders:
             folder = folders.popleft()
-            if self._left <= 0:
+            if self._left <= 0 and not any(inside(place, (folder,)) for place in self._starts):
                 self._close_around(folder, _UNSEARCHED)
                 continue
             with suppress(OSError), os.scandir(folder) as entries:  # not readable
-                folders.extend(self._look_at(folder, list(entries)))
+                folders.extend(self._look_at(folder, list(islice(entries, MOST_LOOKED_THROUGH))))
+                if next(entries, None):
+                    self._close_around(folder, _UNSEARCHED)
 
     def _look_at(self, folder: str, entries: list[os.DirEntry[str]]) -> Iterator[str]:
         """Add what a directory holds of these names; the directories that are to be searched."""
@@ -293,6 +304,12 @@ def _is_part(top: str, name: str) -> bool:
     if name != "HEAD":
         return os.path.isdir(path)
     return os.path.islink(path) or (os.path.isfile(path) and os.path.getsize(path) > 0)
+
+
+def _tops(tree: str, workdir: str) -> list[str]:
+    """The projects whose names are closed there or not: a tree that is one, and the working directory in it."""
+    tops = {tree} if _is_project(tree, workdir) else set()
+    return sorted(tops | {place for place in (workdir, os.path.realpath(workdir)) if inside(place, (tree,))})
 
 
 def _is_project(tree: str, workdir: str) -> bool:
