@@ -13,8 +13,8 @@ import errno
 import os
 import stat
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 
 __all__ = [
     "PLACEHOLDER_TIME",
@@ -33,6 +33,7 @@ __all__ = [
     "read_most",
     "read_regular",
     "remove_placeholder",
+    "renamed_aside",
     "replace_file",
     "size_text",
 ]
@@ -269,3 +270,30 @@ def find_on_path(name: str) -> str | None:
 
     places = [place for place in os.environ.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(place)]
     return shutil.which(name, path=os.pathsep.join(places))
+
+
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+def renamed_aside(root: str, path: str, is_nothing: Callable[[int, str], bool]) -> str:
+    """Rename a path below a directory; returns its new name, empty if `is_nothing` says so of its directory and name.
+
+    No part of it may be a link: a program that still runs could lead this process out of its walls.
+    """
+    *above, name = os.path.relpath(path, root).split("/")
+    with ExitStack() as stack:
+        folder = os.open(root, _FOLDER)
+        stack.callback(os.close, folder)
+        for part in above:
+            folder = os.open(part, _FOLDER, dir_fd=folder)
+            stack.callback(os.close, folder)
+        if is_nothing(folder, name):
+            return ""
+        for number in range(1, 1000):
+            other = f"{name}.set-aside-{number}"
+            try:
+                os.lstat(other, dir_fd=folder)
+            except FileNotFoundError:
+                os.rename(name, other, src_dir_fd=folder, dst_dir_fd=folder)
+                return os.path.join(os.path.dirname(path), other)
+    return ""

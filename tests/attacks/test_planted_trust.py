@@ -88,14 +88,18 @@ def desk(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Desk, list[str
     if kind != "flags":
         if kind == "preset":
             assert made.licet("init", "--preset", "coding").returncode == 0
+            renew(made, (made.project / ".licet" / "licet.yaml").read_text())
         else:
-            text = hooks_policy(made.project)
-            (made.project / ".licet").mkdir()
-            (made.project / ".licet" / "licet.yaml").write_text(text)
-        policy = made.project / ".licet" / "licet.yaml"
-        policy.write_text(policy.read_text().replace("delete: manifest", "delete: session"))
-        assert made.licet("trust", "--yes").returncode == 0
+            renew(made, hooks_policy(made.project))
     return made, LISTS[kind]
+
+
+def renew(made: Desk, text: str) -> None:
+    """Write the policy of the project, and accept it."""
+    policy = made.project / ".licet" / "licet.yaml"
+    policy.parent.mkdir(exist_ok=True)
+    policy.write_text(text.replace("delete: manifest", "delete: session"))
+    assert made.licet("trust", "--yes").returncode == 0
 
 
 def hooks_policy(project: Path) -> str:
@@ -173,11 +177,12 @@ def test_no_number_of_other_files_opens_a_home_or_a_project(tmp_path: Path, monk
     home, project = tmp_path / "home", tmp_path / "home" / "work" / "deep" / "project"
     (project / ".git").mkdir(parents=True)
     for number in range(20):
-        (home / f"many-{number}").mkdir()
+        (home / f"many-{number}" / "in").mkdir(parents=True)
     (home / ".npmrc").write_text("")
-    monkeypatch.setattr("licet.policy_files.trusted_paths.MOST_SEARCHED", 10)
+    monkeypatch.setattr("licet.policy_files.trusted_paths.MOST_LOOKED_THROUGH", 30)
     trusted = TrustedPaths([str(home), str(project)], str(project), str(home))
-    assert not trusted.all_searched
+    assert not trusted.unclosed
+    assert str(home / "many-7") in trusted.unsearched
     closed = [home / name for name in (".ssh", ".bashrc", ".npmrc", ".gitconfig", ".config/autostart")]
     closed += [project / name for name in (".vscode", ".envrc", ".git/hooks", ".git/config")]
     assert {str(path) for path in closed} <= trusted.paths.keys()
@@ -295,3 +300,216 @@ def test_recommended_lists_are_the_one_list(tmp_path: Path) -> None:
     assert '"fs:delete:${workdir}/own.config"' in text
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "coding-agent.md").read_text()
     assert re.findall(r'"fs:write:\$\{workdir\}/\.git/(\S+)"', page) == [*GIT_LEADS]
+
+
+# Git takes the directory that it is started in for a repository if these are there, and so does the person's own.
+BARE = """
+mkdir -p objects refs; echo "ref: refs/heads/main" > HEAD
+printf '[core]\\n\\tbare = false\\n\\tworktree = .\\n\\tfsmonitor = "touch {ran};false"\\n' > config
+printf '[alias]\\n\\ts = "!touch {ran}"\\n' >> config
+"""
+NOWHERE = "rm -rf .git"  # as in a directory that is no repository
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("before", ["true", NOWHERE])
+@pytest.mark.parametrize("way", ["", "mkdir else; mv objects refs config else; echo else > commondir"])
+def test_no_directory_becomes_a_repository_itself(before: str, way: str, desk: tuple[Desk, list[str]]) -> None:
+    made, words = desk
+    made.types(before)
+    if words == ["run"]:  # a policy of the directory as it is
+        (made.project / ".licet" / "licet.yaml").unlink()
+        renew(made, hooks_policy(made.project))
+    script = f"rm -rf .git/HEAD\n{BARE.format(ran=made.ran)}\n{way}\ntrue\n"
+    behind_walls(made, words, script)
+    made.types("git status; git s", check=False)
+    assert not made.ran.exists()
+    made.types(f"rm -rf objects refs HEAD config commondir else\n{script}", check=False)  # without walls
+    made.types("git status; git s", check=False)
+    assert made.ran.exists()
+
+
+def test_what_looks_like_a_bare_repository_is_searched_all_the_same(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    made.types("git init -q in/inner")
+    plant = "echo planted > .git/hooks/pre-commit; echo planted > in/inner/.git/hooks/pre-commit; true"
+    behind_walls(made, LISTS["flags"], "touch HEAD objects refs in/HEAD in/objects in/refs; true\n")
+    behind_walls(made, LISTS["flags"], plant)
+    planted = "ls .git/hooks/pre-commit in/inner/.git/hooks/pre-commit"
+    assert made.types(planted, check=False) == ""
+    made.types(plant)
+    assert len(made.types(planted).split()) == 2
+
+
+EVIL = 'git config core.fsmonitor "touch {ran};false"'
+NEW_LINKS = {
+    "a new repository": f"git init -q lib; cd lib; {ME} commit -qm Lib --allow-empty; {EVIL}; cd ..; git add lib",
+    "one of a file": f"git init -q evil; cd evil; {ME} commit -qm Lib --allow-empty; {EVIL}; cd ..; mkdir lib;"
+    " echo 'gitdir: ../evil/.git' > lib/.git; git add lib",
+    "one further in, of another index": "git update-index --index-version 4; mkdir -p d/b; git init -q d/b/lib;"
+    f"cd d/b/lib; {ME} commit -qm Lib --allow-empty; {EVIL}; cd -; git add d",
+    "an index of two parts": f"git init -q lib; cd lib; {ME} commit -qm Lib --allow-empty; {EVIL}; cd ..; git add lib;"
+    "git update-index --split-index",
+}
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("way", NEW_LINKS)
+def test_a_repository_that_the_program_adds_runs_nothing(way: str, tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    script = NEW_LINKS[way].format(ran=made.ran)
+    said = behind_walls(made, LISTS["flags"], f"({script}); git status --short; rm -f {made.ran}; true\n")
+    assert "is a repository that the command added to yours: its .git is .git.set-aside-1 now" in said
+    made.types("git status; git diff; git submodule status", check=False)
+    assert not made.ran.exists()
+    made.types("git reset -q --hard; rm -rf lib d evil", check=False)
+    made.types(f"{script}; rm -f {made.ran}; git status", check=False)  # without walls
+    assert made.ran.exists()
+
+
+OLD_LINKS = {
+    "not checked out": (
+        "git -c protocol.file.allow=always clone -q . ../c; rm -rf lib/.git",
+        "git init -q lib; cd lib; " + EVIL,
+    ),
+    "removed": ("rm -rf lib", "git init -q lib; cd lib; " + EVIL),
+    "a file that leads on": (
+        "true",
+        "rm lib/.git; git init -q evil; cd evil; " + EVIL + "; cd ..; echo 'gitdir: ../evil/.git' > lib/.git",
+    ),
+    "moved away": ("true", "mv lib old; git init -q lib; cd lib; " + EVIL),
+}
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("way", OLD_LINKS)
+def test_a_submodule_runs_nothing_of_the_program(way: str, desk: tuple[Desk, list[str]]) -> None:
+    made, words = desk
+    before, script = OLD_LINKS[way]
+    made.types(
+        f"git init -q ../lib && cd ../lib && echo x > x && git add x && {ME} commit -qm Lib && cd - > /dev/null;"
+        "git -c protocol.file.allow=always submodule --quiet add ../lib lib;"
+        f"git add -A; {ME} commit -qm Sub; {before}"
+    )
+    if words == ["run"]:
+        renew(made, hooks_policy(made.project))
+    script = script.format(ran=made.ran)
+    behind_walls(made, words, f"{script}; git add -A; true\n")
+    made.types(f"rm -f {made.ran}; git status; git diff")
+    assert not made.ran.exists()
+    made.types(f"{script}", check=False)  # without walls
+    made.types(f"cd lib; {ME} commit -qm Inside --allow-empty; rm -f {made.ran}; cd ..; git status", check=False)
+    assert made.ran.exists()
+
+
+@pytest.mark.who
+def test_repositories_below_directories_of_any_name_are_closed(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    places = ("dev/app", "in/sys", "proc/a", "lib/site-packages/b", "__pycache__/c", "in/odd*name/d")
+    made.types("".join(f"git init -q '{place}'; mkdir -p '{place}/.git/hooks';" for place in places))
+    plants = "".join(f"echo planted > '{place}/.git/hooks/pre-commit' || true\n" for place in places)
+    behind_walls(made, LISTS["flags"], f"{plants}echo x > x; echo y > in/odd || true\n")
+    assert (made.project / "x").exists()
+    assert not [*made.project.rglob("pre-commit")]
+    made.types(plants)
+    assert len([*made.project.rglob("pre-commit")]) == len(places)
+
+
+def test_what_cannot_be_closed_is_not_run(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    made.types("git init -q 'odd*name'")
+    ended = made.licet(*LISTS["flags"], "--", "touch", "done")
+    assert ended.returncode == 2
+    assert "cannot be closed to the command: name other directories to write" in ended.stderr
+    assert not (made.project / "done").exists()
+
+
+def test_many_files_open_nothing(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    behind_walls(made, LISTS["flags"], "seq 100001 | xargs touch\n")
+    plant = "echo planted > .git/hooks/pre-commit; true\n"
+    behind_walls(made, LISTS["flags"], plant)
+    assert not (made.project / ".git" / "hooks" / "pre-commit").exists()
+    made.types(plant)
+    assert (made.project / ".git" / "hooks" / "pre-commit").exists()
+
+
+# How git is led into the project: typed before the run, and what the program writes then.
+LEADS = {
+    "hooks of the user": ("git config --global core.hooksPath ci/hooks; mkdir -p ci/hooks", "ci/hooks/pre-commit"),
+    "included by the user": ('git config --global include.path "$PWD/own"; touch own', "own"),
+    "of the XDG directory": (
+        'mkdir -p ~/.config/git; printf "[include]\\npath = $PWD/own\\n" > ~/.config/git/config; touch own',
+        "own",
+    ),
+    "a name with signs": ("git config core.hooksPath 'ci;#\"x'; mkdir -p 'ci;#\"x'", 'ci;#"x/pre-commit'),
+    "a link to a script": (
+        "mkdir scripts; echo true > scripts/pc; ln -s scripts/pc pc; ln -s ../../pc .git/hooks/pre-commit",
+        "scripts/pc",
+    ),
+    "a directory that is a link": ("mkdir ci; rm -rf .git/hooks; ln -s ../ci .git/hooks", "ci/pre-commit"),
+}
+
+
+@pytest.mark.who
+@pytest.mark.parametrize("lead", LEADS)
+def test_what_git_is_led_to_in_the_project_is_closed(
+    lead: str, desk: tuple[Desk, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, words = desk
+    monkeypatch.setenv("HOME", made.environment["HOME"])
+    before, name = LEADS[lead]
+    made.types(before)
+    if words == ["run"]:
+        renew(made, hooks_policy(made.project))
+    target = made.project / name
+    old = target.read_text() if target.exists() else None
+    script = f"echo planted > '{name}' || {{ rm -f '{name}'; echo planted > '{name}'; }}\n"
+    behind_walls(made, words, f"{script}true\n")
+    assert (target.read_text() if target.exists() else None) == old
+    made.types(script)
+    assert target.read_text() == "planted\n"
+
+
+@pytest.mark.who
+def test_rare_names_are_closed_where_they_are(desk: tuple[Desk, list[str]]) -> None:
+    made, words = desk
+    rare = [trusted.path for trusted in TRUSTED if trusted.closing == "if there" and "venv" not in trusted.path]
+    rare += ["my.code-workspace", "My.sublime-project"]
+    for path in rare:
+        (made.project / path).parent.mkdir(parents=True, exist_ok=True)
+        (made.project / path).write_text("own\n")
+    if words == ["run"]:
+        renew(made, hooks_policy(made.project))
+    script = "".join(f"echo planted > {path} || true; rm -f {path} || true\n" for path in rare)
+    behind_walls(made, words, script)
+    assert {path: (made.project / path).read_text() for path in rare} == dict.fromkeys(rare, "own\n")
+    made.types(script)
+    assert not [path for path in rare if (made.project / path).exists()]
+
+
+@pytest.mark.who
+def test_a_project_whose_own_name_is_on_the_list_is_closed_like_others(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    inner = made.project / ".vim"
+    made.types("git init -q .vim; mkdir -p .vim/.git/hooks .vim/.vscode")
+    plant = "echo planted > .git/hooks/pre-commit; echo planted > .vscode/tasks.json; echo x > x; true\n"
+    planted = [inner / ".git" / "hooks" / "pre-commit", inner / ".vscode" / "tasks.json"]
+    words = ["run", "--allow-read", ".", "--allow-write", ".", "--", "sh", "-c", plant]
+    assert warm.run(warm.PROGRAM, words, cwd=inner, env=made.environment).returncode == 0
+    assert (inner / "x").exists()
+    assert not [path for path in planted if path.exists()]
+    named = made.licet("run", "--allow-read", ".", "--allow-write", ".vim", "--", "sh", "-c", f"cd .vim; {plant}")
+    assert named.returncode == 0, named.stderr
+    assert all(path.exists() for path in planted)
+
+
+def test_a_rebase_that_is_left_is_told(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    made.types(f"echo b > b; git add b; {ME} commit -qm Second")
+    script = f"GIT_SEQUENCE_EDITOR='printf \"break\\nexec touch {made.ran}\\n\" >' {ME} rebase -q -i HEAD~1; true\n"
+    told = "the command has left a rebase under way: read "
+    assert told in behind_walls(made, LISTS["flags"], script)
+    assert told not in behind_walls(made, LISTS["flags"], "true\n")
+    made.types(f"{ME} rebase --continue")  # as `git status` advises
+    assert made.ran.exists()

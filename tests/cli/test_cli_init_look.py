@@ -127,8 +127,9 @@ def test_what_exists_is_denied_and_what_must_never_be_planted(here: Path) -> Non
     policy = init_preset.coding_policy("coder", "x.json", (), here)
     for name in (".git", ".claude", ".mcp.json", ".vscode"):
         assert f'    - "fs:write:${{workdir}}/{name}"' in policy
-    for name in (".env", ".venv", ".github/workflows"):
-        assert f"${{workdir}}/{name}" not in policy  # it may be made in the course of the work
+    assert '    - "fs:write:${workdir}/.github/workflows"' in policy
+    for name in (".env", ".venv"):
+        assert f'${{workdir}}/{name}"' not in policy  # it may be made in the course of the work
         (here / name).mkdir(parents=True)
     later = init_preset.coding_policy("coder", "x.json", (), here)
     assert '    - "fs:*:${workdir}/.env"' in later

@@ -253,6 +253,7 @@ class Typed(Struct, frozen=True):
     net: tuple[str, ...]  # rules, such as `network:tcp:api.example.com:443`
     env: tuple[str, ...]
     words: tuple[str, ...]  # the flags with these values, for the receipt
+    typed: tuple[str, ...] = ()  # the values of --allow-write, as they were typed
 
     @property
     def missing(self) -> Iterator[Path]:
@@ -271,7 +272,7 @@ def understood(flags: Flags, places: Places) -> Typed:
     # A program gets the variables that its policy names, and `*` names none: so they are listed.
     names = filter(_is_variable, sorted(os.environ)) if "*" in env else env
     # Without PATH, `make` and compilers do not find the programs that they start.
-    return Typed(read, write, tuple(net.values()), tuple(dict.fromkeys(("PATH", *names))), words)
+    return Typed(read, write, tuple(net.values()), tuple(dict.fromkeys(("PATH", *names))), words, flags.write)
 
 
 def _path(flag: str, value: str, places: Places) -> str:
@@ -363,9 +364,15 @@ def manifest_text(typed: Typed, program: str, places: Places) -> str:
 
 def closed_to(typed: Typed, places: Places) -> "TrustedPaths":
     """What other programs run or trust below the paths to write: closed to a run with flags alone."""
-    from licet.policy_files.trusted_paths import TrustedPaths  # runs that write nothing do not need its long lists
+    from licet.policy_files.trusted_paths import TrustedPaths, names_trusted  # long lists, for runs that write alone
 
-    return TrustedPaths(typed.write, places.workdir, places.home)
+    # Not `.`: a project may have such a name itself.
+    named = [_path("--allow-write", value, places) for value in typed.typed if names_trusted(value)]
+    closed = TrustedPaths(typed.write, places.workdir, places.home, named)
+    if closed.unclosed:
+        text = "it, or something in it, is what other programs run or trust, and cannot be closed to the command"
+        raise BadFlag("--allow-write", f"{visible(closed.unclosed[0])}: {text}: name other directories to write")
+    return closed
 
 
 def opened_by_flag(closed: dict[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ import shlex
 import signal
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 from msgspec import Struct
@@ -60,6 +60,9 @@ from licet.sandbox.programs.early_supervisor import AHEAD
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 
+if TYPE_CHECKING:
+    from licet.policy_files.trusted_paths import TrustedPaths
+
 
 class RunOptions(Struct, frozen=True):
     """How a command is run."""
@@ -81,6 +84,7 @@ class ChosenPolicy(Struct, frozen=True):
     root: Path
     typed: Typed
     approver: TypedApproval | None = None  # if the flags alone are the policy
+    closed: "TrustedPaths | None" = None  # the same, if they write
 
 
 def chosen_policy(
@@ -127,7 +131,7 @@ def chosen_policy(
         show_closed(closed)
     if setting.organisation is not None:
         made = under_organisation(made, setting.organisation)
-    return ChosenPolicy(made, Path.cwd(), typed, TypedApproval(made))
+    return ChosenPolicy(made, Path.cwd(), typed, TypedApproval(made), closed)
 
 
 def _check_combination(ctx: click.Context, manifest: Path | None, flags: Flags, save: Path | None) -> None:
@@ -341,6 +345,7 @@ def run_program(
         raise KeyboardInterrupt(f"{text} has the receipt") from None
     finally:
         attached.finish(wait=in_time)
+        _settle(chosen.closed)
         for number, handler in before.items():
             signal.signal(number, handler)
     ran = gate.policy.tools[tool]
@@ -354,6 +359,16 @@ def run_program(
         else:  # such as `git checkout`, which succeeds without the files that it could not replace
             show_hints(walls[:HINTS_AFTER_SUCCESS], succeeded=True)
     return code
+
+
+def _settle(closed: "TrustedPaths | None") -> None:
+    """See to what the command has left that git of the person would act on, and tell it."""
+    if closed is None:
+        return
+    from licet.policy_files.left_behind import settle
+
+    for line in settle(closed.repositories, closed.written):
+        show(f"licet: {line}", err=True, colour="yellow")
 
 
 def _from_here(words: list[str], workdir: Path | None) -> list[str]:

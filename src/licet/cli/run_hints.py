@@ -108,8 +108,9 @@ def show_closed(closed: "TrustedPaths | None") -> None:
     more = f" and {len(paths) - CLOSED_SHOWN} more (`--save` lists them)" if len(paths) > CLOSED_SHOWN else ""
     text = f"not writable, since other programs run or trust it: {names}{more}"
     opening = next((f"; {flag} opens one" for path in paths if (flag := opening_flag(path))), "")
-    least = "" if closed.all_searched else "; there are too many files to look for all of them"
-    show(f"licet: {text}{opening}{least}", err=True)
+    show(f"licet: {text}{opening}", err=True)
+    for path in closed.unsearched[:CLOSED_SHOWN]:
+        show(f"licet: {visible(shown_path(path))} is not writable: {closed.paths[path]}", err=True, colour="yellow")
 
 
 def _reaches_directory(file: Path, reach: Reach) -> bool:

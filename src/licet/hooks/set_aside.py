@@ -12,7 +12,7 @@ import fcntl
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -22,7 +22,7 @@ from licet.core.algebra.scope import inside, visible
 from licet.core.review.sensitive import SWITCHES, is_switch
 from licet.hooks.limits import MOST_MOVED, MOST_SEARCHED
 from licet.hooks.switches import OPENCODE_IGNORES
-from licet.own_files import is_placeholder, read_regular
+from licet.own_files import is_placeholder, read_regular, renamed_aside
 
 _SKIPPED = frozenset((".git", "node_modules"))
 _LAST = frozenset(one.path.rpartition("/")[2] for one in SWITCHES)
@@ -74,36 +74,12 @@ def set_aside(watched: Watched) -> list[str]:
     for path in new[:MOST_MOVED]:
         root = max((root for root in watched.roots if inside(path, (root,))), key=len)
         with suppress(OSError):
-            if moved := _moved(root, path):
+            if moved := renamed_aside(root, path, _is_empty):
                 text = f"{visible(path)} is new, and would configure a coding agent: it is {visible(moved)} now"
                 told.append(f"{text}, which none reads; if you want it, rename it yourself")
     if len(new) > MOST_MOVED:
         told.append(f"{len(new) - MOST_MOVED} more paths are new that would configure a coding agent: remove them")
     return told
-
-
-def _moved(root: str, path: str) -> str:
-    """Rename a path; returns its new name, empty if there is nothing in it.
-
-    No part of it may be a link: a line that still runs could lead this process out of its walls.
-    """
-    *above, name = os.path.relpath(path, root).split("/")
-    with ExitStack() as stack:
-        folder = os.open(root, _FOLDER)
-        stack.callback(os.close, folder)
-        for part in above:
-            folder = os.open(part, _FOLDER, dir_fd=folder)
-            stack.callback(os.close, folder)
-        if _is_empty(folder, name):
-            return ""
-        for number in range(1, 1000):
-            other = f"{name}.set-aside-{number}"
-            try:
-                os.lstat(other, dir_fd=folder)
-            except FileNotFoundError:
-                os.rename(name, other, src_dir_fd=folder, dst_dir_fd=folder)
-                return os.path.join(os.path.dirname(path), other)
-    return ""
 
 
 def _is_empty(folder: int, name: str) -> bool:

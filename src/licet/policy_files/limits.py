@@ -43,8 +43,12 @@ MOST_LOOKED_AT = 1_000  # candidates in one directory; if there are more, all of
 MOST_SEARCHED = 100_000  # names below directories that are searched for policy
 MOST_LISTED = 10_000  # files of a directory that are closed one by one; if there are more, the directory is closed
 MOST_FOUND = 1_000  # policies below the paths to write: each is closed to a program by several mounts
+MOST_LOOKED_THROUGH = (
+    500_000  # names below those to write that are searched for the next, in a second; then they are closed
+)
 MOST_TRUSTED_PATHS = 1_000  # paths below those to write that other programs run or trust, and that are closed
 MOST_INCLUDED = 100  # files that the configuration of one repository of git includes, and that are closed
+MOST_OF_INDEX = 256 << 20  # bytes; the index of one repository of git: a million files take about 100 MiB
 MOST_FOLLOWED = 100  # policies below the paths to write whose code is closed, too
 MOST_STEPS = 200  # directories and links on the way to the organisation file
 

@@ -29,6 +29,7 @@ _HOOKS = "it names programs that run at each commit"
 _SHELL = "your shell runs it when you enter the directory"
 _RUN_FROM = "you run programs from there"
 _BUILD = "your build tool starts what it names"
+_MISE = ("mise.local.toml", ".mise/config.toml", ".config/mise.toml")
 
 
 Closing = Literal["always", "if there", "never"]
@@ -46,7 +47,16 @@ class Trusted(Struct, frozen=True):
     closing: Closing = "always"
 
 
+# Rarely used: an empty file or directory of each of these names in every project would be too much.
+_RARE = (
+    *(".rules", ".nova", ".semaphore", ".tekton", ".build.yml", ".builds", ".dir-locals-2.el", ".lvimrc"),
+    *(".drone.yaml", ".woodpecker.yaml", "azure-pipelines.yaml", "cloudbuild.yml", ".config/lefthook.yml"),
+    *(".config/mise.toml", ".mise/config.toml", ".helix/languages.toml", ".lintstagedrc.js", "lefthook.yaml"),
+    *(".github/dependabot.yml", ".github/CODEOWNERS", ".github/chatmodes", ".goosehints", ".roorules", ".trae"),
+    *(".kilocode", "QWEN.md", ".roomodes"),
+)
 _MADE_BY_WORK: dict[str, Closing] = {
+    **dict.fromkeys(_RARE, "if there"),
     **dict.fromkeys((".venv", "venv", ".tox", ".nox"), "if there"),
     **dict.fromkeys(("node_modules/.bin", ".gradle"), "never"),
 }
@@ -57,12 +67,31 @@ TRUSTED = tuple(
     for why, paths in {
         "git starts programs that files here name; commit yourself, or see the how-to page": (".git",),
         "it names programs that your version control starts": (".hg", ".svn", ".bzr", ".jj", ".gitmodules"),
-        _SHELL: (".envrc", ".direnv", ".autoenv", ".mise.toml", "mise.toml", ".tool-versions", ".bashrc", ".zshrc"),
+        _SHELL: (
+            ".envrc",
+            ".direnv",
+            ".autoenv",
+            ".mise.toml",
+            "mise.toml",
+            ".tool-versions",
+            ".bashrc",
+            ".zshrc",
+            *_MISE,
+        ),
         _RUN_FROM: (".venv", "venv", "node_modules/.bin", ".tox", ".nox"),
         "your editor starts what its tasks and settings name": (".vscode", ".devcontainer", ".devcontainer.json"),
         _EDITOR: (
             *(".idea", ".zed", ".fleet", ".vs", ".vim", ".vimrc", ".nvim", ".nvim.lua", ".nvimrc", ".exrc"),
-            *(".dir-locals.el", ".sublime-project", ".project", ".settings"),
+            *(
+                ".dir-locals.el",
+                ".sublime-project",
+                ".project",
+                ".settings",
+                ".dir-locals-2.el",
+                ".lvimrc",
+                ".nova",
+                ".helix/languages.toml",
+            ),
         ),
         _AGENT: (
             *(
@@ -88,6 +117,14 @@ TRUSTED = tuple(
                 "opencode.jsonc",
                 "tui.json",
                 "tui.jsonc",
+                "crush.json",
+                ".crush.json",
+                ".roomodes",
+                ".kilocode",
+                ".trae",
+                ".github/agents",
+                ".github/chatmodes",
+                ".github/skills",
             ),
         ),
         "servers and commands that your editor starts": (".cursor",),
@@ -101,6 +138,11 @@ TRUSTED = tuple(
                 ".cursorrules",
                 ".windsurfrules",
                 ".clinerules",
+                "AGENTS.override.md",
+                "QWEN.md",
+                ".goosehints",
+                ".rules",
+                ".roorules",
             ),
             *(".github/copilot-instructions.md", ".github/instructions", ".github/prompts"),
         ),
@@ -115,7 +157,15 @@ TRUSTED = tuple(
                 "lefthook.yml",
                 ".lefthook.yml",
             ),
-            *(".overcommit.yml", ".lintstagedrc", ".lintstagedrc.json"),
+            *(
+                ".overcommit.yml",
+                ".lintstagedrc",
+                ".lintstagedrc.json",
+                ".lintstagedrc.js",
+                "lefthook.yaml",
+                "lefthook-local.yml",
+                ".config/lefthook.yml",
+            ),
         ),
         _CI: (
             *(
@@ -136,7 +186,9 @@ TRUSTED = tuple(
                 ".azure-pipelines",
             ),
             *("bitbucket-pipelines.yml", ".forgejo/workflows", ".gitea/workflows", ".cirrus.yml", "appveyor.yml"),
-            *(".teamcity", "cloudbuild.yaml", "buildspec.yml"),
+            *(".teamcity", "cloudbuild.yaml", "buildspec.yml", "cloudbuild.yml", ".drone.yaml", ".woodpecker.yaml"),
+            *("azure-pipelines.yaml", ".semaphore", ".tekton", ".build.yml", ".builds", ".github/dependabot.yml"),
+            *(".github/CODEOWNERS",),
         ),
         _BUILD: (
             *(
@@ -238,10 +290,17 @@ def is_switch(names: Sequence[str]) -> bool:
     return any(folded[number : number + len(row)] == row for number in range(len(folded)) for row in _SWITCH_NAMES)
 
 
+# How names of files end that editors take for a project, with what starts programs.
+TRUSTED_ENDINGS = (".code-workspace", ".sublime-project")
+EDITOR_PROJECT = _EDITOR
 # In `.git`: what names programs, and what leads git to another directory that does. Commits write none of it. Not
 # `rebase-merge` and `sequencer`, which name programs too: a closed name is there, though empty, and git then takes it
 # for a rebase that has not ended, or fails to write into it.
 GIT_LEADS = ("config", "hooks", "config.worktree", "commondir", "modules", "worktrees", "branches", "remotes")
+# Git takes the directory that it is started in for a repository if `.git` is none and these are all there, as the
+# directories and the file that they must be. One that is not there is enough. `HEAD` is the last: while a file has that
+# name, git asks what `git diff HEAD` means.
+BARE_PARTS = ("refs", "objects", "HEAD")
 _BY_LAST: dict[str, list[tuple[tuple[str, ...], str]]] = {}
 for _one in TRUSTED:
     _names = tuple(_one.path.lower().split("/"))
@@ -260,7 +319,7 @@ def why_trusted(path: str, workdir: str) -> str:
         for row, why in _BY_LAST.get(name, ()) if number >= around else ():
             if tuple(names[number + 1 - len(row) : number + 1]) == row:
                 return why
-    return ""
+    return EDITOR_PROJECT if names[-1].endswith(TRUSTED_ENDINGS) else ""
 
 
 # Directories of keys and credentials, wherever they are.

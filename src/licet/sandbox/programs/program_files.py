@@ -181,7 +181,7 @@ _OF_FILES = late_pattern(
     r"(?!licet\.(?:yaml|lock)$).+\.(?:json[c5]?|ya?ml|toml|ini|cfg|conf|md|txt|lock|py|pth|[cm]?js|ts|lua|el|sh|xml|env|pem|key|db|log)"
     r"|\.?(?:env|netrc|gitmodules|gitconfig|gdbinit|lldbinit|exrc|profile|bash_profile|[a-z]*rc|pgpass|tool-versions)"
     r"|(?:\.env|id)[._][^/]+|Jenkinsfile|Makefile|Dockerfile|\.(?:cursor|windsurf|cline)rules"
-    r"|config\.worktree|commondir"
+    r"|config\.worktree|commondir|refs|objects|HEAD"  # directories of these names would make a repository
     r"|\.(?:hg|svn|bzr|jj)",  # a directory of that name would make a repository of the project, for builds and editors
     re.IGNORECASE,
 )
