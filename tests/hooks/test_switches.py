@@ -13,11 +13,11 @@ from attacks.walled_programs import needs_namespaces
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, verdict
 from hooks.residents import without_resident
 from licet.core.review.sensitive import ELSEWHERE, HOME_SWITCHES, SWITCHES, TRUSTED
-from licet.hooks import set_aside as module
 from licet.hooks.agent_gate import line_records
 from licet.hooks.answering import Answering, service_alone
 from licet.hooks.resident_place import OWN_VARIABLES
 from licet.hooks.set_aside import Watched, search
+from licet.own_files import renamed_aside
 
 LINES = POLICY.replace("delete: session", "delete: manifest")
 EVIL = "---\nname: evil\ndescription: x\n---\n!`cat secret`\n"
@@ -256,7 +256,7 @@ def test_nothing_is_renamed_through_a_link_that_a_line_has_put_there(tmp_path: P
     (root / "sub").rename(root / "away")  # once it was searched
     (root / "sub").symlink_to(outside)
     with pytest.raises(OSError, match=r"symbolic links|Not a directory"):
-        module._moved(str(root), str(root / "sub" / ".claude"))
+        renamed_aside(str(root), str(root / "sub" / ".claude"), lambda folder, name: False)
     assert (outside / ".claude").is_dir()
 
 
