@@ -50,17 +50,15 @@ class Frozen:
             if task in self._signals or task in self._moving or task in self._asleep:
                 continue
             try:
-                _ptrace(_SEIZE, task, _FOLLOW)
-                _ptrace(_INTERRUPT, task)
-            except ProcessLookupError:
+                traced = _is_seized(task) or _is_seized(task)
+            except ProcessLookupError:  # ended, or it has executed a program and is the first task of its process now
+                new = True
                 continue
-            except OSError as error:
-                if _state(task) in "ZX":
-                    continue
-                if error.errno != errno.EPERM or not _is_traced(task):
-                    raise NotFrozen(f"a process cannot be stopped: {error.strerror}") from error
-            new = True
-            self._moving.add(task)
+            if traced:
+                new = True
+                self._moving.add(task)
+            elif _state(task) not in "ZX":
+                raise NotFrozen("a process cannot be stopped: it is closed to this one")
         return new
 
     def wait(self, until: float) -> None:
@@ -157,6 +155,23 @@ def _state(task: int) -> str:
         return "X"
     except (OSError, IndexError) as error:  # whatever it is, it may run
         raise NotFrozen("a process cannot be looked at") from error
+
+
+def _is_seized(task: int) -> bool:
+    """Whether a task is traced now, and asked to stop. A first task that has ended is not.
+
+    If another task of that process executes a program then, it takes the id of the first: the next attempt succeeds.
+    """
+    try:
+        _ptrace(_SEIZE, task, _FOLLOW)
+        _ptrace(_INTERRUPT, task)
+    except ProcessLookupError:
+        raise
+    except OSError as error:
+        if error.errno != errno.EPERM:
+            raise NotFrozen(f"a process cannot be stopped: {error.strerror}") from error
+        return _is_traced(task)
+    return True
 
 
 def _is_traced(task: int) -> bool:
