@@ -78,6 +78,28 @@ def written_among_much(path):
         name = top + "/" + f"{number:0200}"
         open(name, "w").close()
     return write(path)
+def renamed_over(path):
+    with open(path + ".planted", "w") as file: file.write("planted")
+    os.rename(path + ".planted", path)
+    return "renamed"
+def opened_by_another_name(path):
+    name = os.path.dirname(path) + "/sub/name"
+    os.makedirs(os.path.dirname(name), exist_ok=True)
+    os.link(path, name)
+    held.append(os.open(name, os.O_RDWR))
+    os.unlink(name)
+    return "held"
+def mapped_by_another_name(path):
+    opened_by_another_name(path)
+    libc.mmap(None, 4096, 3, 1, held[-1], 0)
+    os.close(held.pop())
+    return "mapped"
+def logs(number):
+    with open(top + "/one.log", "wb", 0) as one, open(top + "/two.log", "wb", 0) as two:
+        for _ in range(number):
+            one.write(b".")
+            two.write(b".")
+    return "logged"
 def inside(path):
     os.chdir(path)
     return "inside"
@@ -145,9 +167,15 @@ class Run:
     """A program behind walls that does what it is told, in a directory with closed names."""
 
     def __init__(
-        self, where: Path, *, watched: bool = True, more: Sequence[str] = (), hidden: Sequence[str] = ()
+        self,
+        where: Path,
+        *,
+        watched: bool = True,
+        more: Sequence[str] = (),
+        hidden: Sequence[str] = (),
+        before: str = "",
     ) -> None:
-        self.top, self._watched = where, watched
+        self.top, self._before = where, before if watched else BLIND
         self._number = 0
         self.finished: Finished | None = None
         self.programs = Programs(
@@ -165,8 +193,8 @@ class Run:
 
     def _run(self) -> None:
         before = supervisor_client.PRELUDE
-        if not self._watched:
-            supervisor_client.PRELUDE = before + supervisor_client._IMPORT_LICET + BLIND
+        if self._before:
+            supervisor_client.PRELUDE = before + supervisor_client._IMPORT_LICET + self._before
         try:
             self.finished = self.programs.run(PYTHON, "-I", "-S", "-c", PROGRAM, str(self.top))
         finally:
@@ -248,6 +276,25 @@ from licet.sandbox.kernel import cover_watch
 cover_watch.CoverWatch.look = lambda watch, ready: None
 cover_watch.CoverWatch.register = lambda watch, poll: None
 """
+# What it runs first for a program to stand still for a shorter time, however often a file is replaced. A file is there
+# meanwhile.
+IMPATIENT = """
+import os
+from licet.sandbox import limits
+limits.CLOSE_SECONDS, limits.MOST_REPLACED = 1.0, 1
+from licet.sandbox.kernel import cover_watch
+judge, wait = cover_watch.CoverWatch._check_histories, cover_watch.CoverWatch._wait_until_quiet
+def judged(watch):
+    judge(watch)
+    open({0!r}, "w").close()
+def waited(watch, until):
+    wait(watch, until)
+    os.unlink({0!r})
+cover_watch.CoverWatch._check_histories, cover_watch.CoverWatch._wait_until_quiet = judged, waited
+"""
+EVENTS = (
+    int(Path("/proc/sys/fs/inotify/max_queued_events").read_text()) if os.path.exists("/proc/sys/fs/inotify") else 0
+)
 
 
 def eventually(condition: Callable[[], bool]) -> bool:
@@ -283,8 +330,8 @@ def top(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def run(top: Path, *, watched: bool = True) -> Iterator[Run]:
-    made = Run(top, watched=watched)
+def run(top: Path, *, watched: bool = True, hidden: Sequence[str] = (), before: str = "") -> Iterator[Run]:
+    made = Run(top, watched=watched, hidden=hidden, before=before)
     made.start()
     try:
         yield made
@@ -343,11 +390,6 @@ def configured(path: Path) -> None:
     tool("git", "config", "-f", str(path), "user.name", "me")
 
 
-def configured_twice(path: Path) -> None:
-    configured(path)
-    tool("git", "config", "-f", str(path), "user.email", "me@example.com")
-
-
 def edited(path: Path) -> None:
     tool("sed", "-i", "s/secret/other/", str(path))
 
@@ -384,7 +426,6 @@ def directory_moved(path: Path) -> None:
 # What somebody does on the host: the closed name, and what is done to it.
 OPERATIONS: dict[str, tuple[str, Callable[[Path], None]]] = {
     "git config": (".git/config", configured),
-    "two git configs": (".git/config", configured_twice),
     "git switch": ("new.json", switched),
     "sed -i": (".env", edited),
     "mv": (".env", moved_over),
@@ -481,6 +522,11 @@ MEANWHILE = {
     "passes it to a child": (".git/config", 'forked("{}")', "a process has"),
     "maps": (".git/config", 'mapped("{}")', "mapped"),
     "sends it to itself": (".git/config", 'sent("{}")', "on their way from one process to another"),
+    "renames a file of its own there": (".git/config", 'renamed_over("{}")', "more than one file was put there"),
+    "removes it": (".git/config", 'gone("{}")', "it was removed while it was open"),
+    "opens it by another name": (".git/config", 'opened_by_another_name("{}")', "a process has"),
+    "opens a hidden one by another name": (".env", 'opened_by_another_name("{}")', "a process has"),
+    "maps it by another name": (".git/config", 'mapped_by_another_name("{}")', "mapped"),
     "moves it away": (".env", 'moved("{}")', "it was moved away while it was open"),
 }
 
@@ -618,13 +664,148 @@ def test_a_stopped_job_stays_stopped_and_a_running_one_is_not_reported(top: Path
     assert program.end().reason == ""
 
 
-def test_a_file_that_is_replaced_all_the_time_stops_no_program_for_ever(top: Path) -> None:
+def test_a_file_that_is_replaced_again_and_again_is_closed_each_time(top: Path) -> None:
     with run(top) as program:
-        for _ in range(300):
+        for number in range(5):
+            tool("git", "config", "-f", str(top / ".git" / "config"), "user.name", f"me{number}")
+            program.wait_until_closed(".git/config")
+            assert program.tell(f'write("{top}/.git/config")') == "OSError"
+    assert program.end().reason == ""
+
+
+def test_a_file_that_is_replaced_all_the_time_stops_no_program_for_ever(top: Path) -> None:
+    judged, end = top / "judged", time.monotonic() + PATIENCE
+    with run(top, before=IMPATIENT.format(str(judged))) as program:
+        replaced(top / ".env")
+        assert eventually(judged.exists)
+        while judged.exists() and time.monotonic() < end:  # it stands still
             replaced(top / ".env")
-        program.wait_until_closed(".env")
+        assert time.monotonic() < end
         assert program.tell("nothing()") == "nothing", program.end()
     assert program.end().reason == ""
+
+
+def test_two_files_that_come_before_the_name_is_closed_end_the_program(top: Path) -> None:
+    # It may have kept the first, under a name of its own, or put the second there.
+    with run(top) as program:
+        with program.nobody_watching():
+            replaced(top / ".env")
+            replaced(top / ".env")
+        finished = program.wait_until_ended()
+    assert finished.reason == "CLOSED_FILE_REPLACED"
+    assert "more than one file was put there" in finished.detail
+
+
+# Beside names that are closed -----------------------------------------------------------------------------------------
+
+
+def test_a_program_that_writes_much_beside_a_closed_name_goes_on(top: Path) -> None:
+    # The kernel keeps only so many events for the process that watches.
+    with run(top) as program:
+        for _ in range(3):
+            with program.nobody_watching():
+                assert program.tell(f"logs({EVENTS})") == "logged"
+            assert program.tell(f"logs({EVENTS})") == "logged"
+        assert program.tell(f'read("{top}/.env")') == "PermissionError"
+    assert program.end().reason == "", program.end()
+
+
+@pytest.mark.parametrize("move", [False, True])
+def test_what_is_not_known_of_a_file_that_was_replaced_ends_the_program(move: bool, top: Path) -> None:
+    with run(top) as program:
+        with program.nobody_watching():
+            assert program.tell(f"logs({EVENTS})") == "logged"
+            if move:
+                moved_and_made(top / ".env")
+            else:
+                replaced(top / ".env")
+            assert program.tell("nothing()") == "nothing"
+        finished = program.wait_until_ended()
+    assert finished.reason == "CLOSED_FILE_REPLACED"
+    assert "more happened beside it than can be followed" in finished.detail
+
+
+# Directories on the way to a closed name ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def deep(top: Path) -> Path:
+    """A file two directories deep, to be hidden."""
+    file = top / "d" / "e" / "file"
+    file.parent.mkdir(parents=True)
+    file.write_text("secret")
+    return file
+
+
+@contextmanager
+def run_with(deep: Path) -> Iterator[Run]:
+    top = deep.parents[2]
+    with run(top, hidden=[f"fs:*:{deep}"]) as program:
+        yield program
+
+
+def other_directory(deep: Path) -> None:
+    """Another directory takes the place of the outer one."""
+    outer = deep.parents[1]
+    other = outer.with_name("other")
+    (other / "e").mkdir(parents=True)
+    (other / "e" / "file").write_text("new secret")
+    shutil.rmtree(outer)
+    other.rename(outer)
+
+
+def test_a_closed_name_in_nested_directories_that_are_made_again(deep: Path) -> None:
+    with run_with(deep) as program:
+        for _ in range(2):
+            with program.nobody_watching():
+                other_directory(deep)
+            program.wait_until_closed("d/e/file")
+            assert program.tell(f'read("{deep}")') == "PermissionError"
+    assert program.end().reason == ""
+
+
+def test_a_directory_on_the_way_may_hold_whatever_it_likes(deep: Path) -> None:
+    # A package manager gives one file two names; the program could read all of it before.
+    with run_with(deep) as program:
+        with program.nobody_watching():
+            other_directory(deep)
+            (deep.parents[1] / "package").write_text("code")
+            os.link(deep.parents[1] / "package", deep.parents[1] / "same")
+            assert program.tell(f'opened("{deep.parents[1]}/package", os.O_RDWR)') == "held"
+        program.wait_until_closed("d/e/file")
+        assert program.tell(f'read("{deep}")') == "PermissionError"
+    assert program.end().reason == ""
+
+
+@pytest.mark.parametrize("replacing", [False, True])
+def test_a_program_in_a_directory_that_somebody_moves_goes_on(replacing: bool, deep: Path) -> None:
+    with run_with(deep) as program:
+        assert program.tell(f'inside("{deep.parent}")') == "inside"
+        with program.nobody_watching():
+            if replacing:
+                other_directory(deep)
+            else:
+                away = deep.parents[3] / "away"
+                deep.parents[1].rename(away)
+                away.rename(deep.parents[1])
+        program.wait_until_closed("d/e/file")
+        assert program.tell('read("file")').endswith("Error")
+    assert program.end().reason == ""
+
+
+@pytest.mark.parametrize("name", ["d", "d/e", "d/gone"])
+def test_a_directory_from_which_a_closed_name_is_reached_beneath_its_cover(name: str, deep: Path) -> None:
+    path = deep.parents[2] / name
+    with run_with(deep) as program:
+        with program.nobody_watching():
+            other_directory(deep)
+            path.mkdir(exist_ok=True)
+            assert program.tell(f'opened("{path}", os.O_PATH)') == "held"
+            if name == "d/gone":
+                path.rmdir()
+        finished = program.wait_until_ended()
+    assert finished.reason == "CLOSED_FILE_REPLACED"
+    assert "a process has" in finished.detail
 
 
 def test_a_program_ends_with_the_process_that_watches(top: Path) -> None:

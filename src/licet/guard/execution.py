@@ -267,7 +267,10 @@ LIMIT_KEYS: Mapping[Reason, str] = {
 
 
 # What a person can do when a closed file was replaced while a program ran.
-AFTER_REPLACING = "look at that file before something uses it, and start the program again"
+AFTER_REPLACING = (
+    "the program may have changed that file, and it stays: look at it before you, git or anything else uses it, "
+    "and start the program again"
+)
 
 
 def ended_by(reason: Reason, detail: str) -> str:

@@ -19,19 +19,20 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from licet.sandbox.kernel import holders, mounts
 from licet.sandbox.kernel.name_events import (
     CLOSE_WRITE,
     CREATE,
+    DELETE,
     MODIFY,
     MOVED_FROM,
     MOVED_TO,
     OF_NAMES,
     OPEN,
     NameEvents,
-    Overflow,
 )
 from licet.sandbox.kernel.namespaces import HIDDEN_FILE, CoverKind
 from licet.sandbox.limits import (
@@ -49,15 +50,27 @@ _FLAGS = mounts.READ_ONLY | mounts.NO_SUID | mounts.NO_DEV
 _O_PATH = getattr(os, "O_PATH", 0) | os.O_NOFOLLOW | os.O_CLOEXEC  # 0: imported where nothing of this can run
 # What the two processes say: stop everything, all is stopped, go on.
 FREEZE, IS_FROZEN, GO_ON, IS_READY = b"F", b"f", b"G", b"R"
-_REPLACED = "`{}` was replaced or removed from outside while the program ran"
+_ENDING = "`{}` was replaced or removed from outside while the program ran, and {}"
 _LENGTH = 8
 _NOWHERE = -1  # no mount has this id
 PLACEHOLDER_TIME = 1_000_000_001  # of `own_files`, which nothing here imports; a test compares the two
 _TAKEN = "it was moved away while it was open"
+_SECOND = "more than one file was put there before it was closed again"
 
 
 class Undecided(Exception):
     """The program cannot go on; the text says why, to a person."""
+
+    def __init__(self, path: str, why: object) -> None:
+        super().__init__(_ENDING.format(path, why))
+
+
+class _Mount(NamedTuple):
+    """A mount of the table: its parent, the path where it is now, and the device that mappings name for its files."""
+
+    parent: int
+    point: str
+    device: str
 
 
 def send_covers(watch: socket.socket, covers: Mapping[str, CoverKind]) -> None:
@@ -81,30 +94,37 @@ def _exactly(watch: socket.socket, size: int) -> bytes:
 
 
 class _History:
-    """What happened to one name since it was last known to be closed."""
+    """What happened to one name since every process of the program last stood still, and the name was closed.
+
+    An ordinary process of the host puts one file there each time that the name is open. It does so by a rename, or it
+    removes the old one and makes a new one. Whatever happens to that file before the name is covered may have been the
+    program.
+    """
 
     def __init__(self, *, hidden: bool) -> None:
         self._hidden = hidden
-        self._appeared = 0  # MOVED_TO or CREATE
-        self._is_complete = self._is_away = False
+        self._has_appeared = self._is_complete = False
+        self._is_open = self._is_away = False  # something appeared since the name was last covered, and was moved away
         self.trouble = ""
 
     @property
     def is_taken(self) -> bool:
         """Whether it was moved away after it had appeared."""
-        return bool(self._appeared) and self._is_away
+        return self._is_away
 
     def add(self, mask: int) -> None:
         """Add an event. Whoever moves a complete file to a name does not write to it then, and need not open it."""
         if mask & (MOVED_TO | CREATE):
-            if self._is_away and self._appeared:
-                self.trouble = _TAKEN
-            self._appeared = mask & (MOVED_TO | CREATE)
+            if self._is_open:
+                self.trouble = self.trouble or (_TAKEN if self._is_away else _SECOND)
+            self._has_appeared = self._is_open = True
             self._is_complete = bool(mask & MOVED_TO)
             self._is_away = False
         elif mask & MOVED_FROM:
-            self._is_away = True
-        elif not self._appeared:
+            self._is_away = self._is_open
+        elif mask & DELETE and self._is_open:
+            self.trouble = self.trouble or "it was removed while it was open"
+        elif not self._has_appeared:
             return
         elif mask & MODIFY and self._is_complete:
             self.trouble = "it was written while it was open"
@@ -114,6 +134,13 @@ class _History:
             self.trouble = self.trouble or "it was open for writing before it was closed again"
         elif mask & CLOSE_WRITE:
             self._is_complete = True
+
+    def cover(self) -> None:
+        """The name is covered, and all events until then were added: only somebody outside can open it again.
+
+        What was opened before can still be written and closed.
+        """
+        self._is_open = self._is_away = False
 
 
 class CoverWatch:
@@ -126,7 +153,8 @@ class CoverWatch:
         self._absent: Sequence[str] = orders["mounts"].get("absent", ())
         self._paused = 0.0
         self._times: deque[float] = deque(maxlen=MOST_REPLACED)
-        self._exposed: dict[str, list[int]] = {}  # what was open, and the files that were there
+        self._exposed: dict[str, list[int]] = {}  # what was open to the program, and the files that were there
+        self._stands_still = False  # the program, in which nothing is open to it
         self._made: set[str] = set()
 
     def begin(self) -> bool:
@@ -150,12 +178,12 @@ class CoverWatch:
         self._names.watch()
         self._forget()
         table = self._mounts()
-        beneath = {parent for parent, point in table.values() if parent in table and table[parent][1] == point}
-        points = {point: number for number, (_, point) in table.items() if number not in beneath}
+        beneath = {parent for parent, point, _ in table.values() if parent in table and table[parent].point == point}
+        points = {mount.point: number for number, mount in table.items() if number not in beneath}
         self._ids: dict[str, int] = {}
         for path in self._kinds:
             if path not in points and path not in self._absent:
-                raise Undecided(_REPLACED.format(path))
+                raise Undecided(path, "that was before it ran")
             self._ids[path] = points.get(path, _NOWHERE)
         self._files = {path for path in self._kinds if not os.path.isdir(path)}
         self._covers = {number: self._kinds[path] for path, number in self._ids.items()}
@@ -181,6 +209,10 @@ class CoverWatch:
         if self._names.fileno() in ready:
             begun = time.monotonic()
             changed = self._add_events() or changed
+            if self._names.lost and not changed:  # whatever else happened, nothing was open if the mounts are there
+                self._names.watch()
+                changed = not self._is_covered()
+                self._names.lost = changed
             # However much a program does in such a directory: this takes a small part of a processor.
             self._paused = time.monotonic() + max(NAME_PAUSE_SECONDS, 4 * (time.monotonic() - begun))
         if changed:
@@ -194,47 +226,58 @@ class CoverWatch:
             self._watch.sendall(FREEZE)
             self._cover_existing()
             self._wait_until_frozen()
+            self._cover_existing()
+            self._stands_still = True
             # All that the program did is among the events now, and all later ones are of others.
             self._add_events()
             self._check_histories()
             self._settle(until)
             self._check_holders()
             self._wait_until_quiet(until)
+            # What came while the program stood still was not of it, and must not count as if it came later.
+            while self._add_events() and not self._is_covered():
+                self._settle(time.monotonic() + CLOSE_SECONDS)
         except (BrokenPipeError, ConnectionResetError) as error:
             raise EOFError from error  # the program has ended
         except (holders.Undecided, OSError) as error:
             path = next(iter(self._exposed), next(iter(self._kinds)))
             what = error.strerror if isinstance(error, OSError) else error
-            raise Undecided(f"{_REPLACED.format(path)}, and {what}") from error
+            raise Undecided(path, what) from error
         self._forget()
         self._watch.sendall(GO_ON)
 
     def _forget(self) -> None:
         """Begin anew: every name is closed."""
-        for files in self._exposed.values():
-            for file in files:
-                os.close(file)
-        self._exposed = {}
+        self._stands_still = self._names.lost = False
         self._histories = {path: _History(hidden=kind == "hidden") for path, kind in self._kinds.items()}
 
     # Events ----------------------------------------------------------------------------------------------------------
 
     def _add_events(self) -> bool:
         """Read the events of names; whether one of the names may be another file now."""
-        try:
-            events = self._names.read()
-        except Overflow as error:
-            raise Undecided("more happens to files that are closed to the program than can be followed") from error
+        events = self._names.read()
         for path, mask in events:
             if path in self._histories:
                 self._histories[path].add(mask)
         return any(mask & OF_NAMES for _, mask in events)
 
+    def _end_gaps(self) -> None:
+        """Learn what happened to names until they were covered, where they are covered still."""
+        for directory in {os.path.dirname(path) for path in self._exposed}:
+            # A call that changes a name tells it before it lets go of its directory, which a listing waits for.
+            with suppress(OSError), os.scandir(directory) as entries:
+                next(entries, None)
+        self._add_events()
+        for path in self._histories.keys() - set(self._open_names()):
+            self._histories[path].cover()
+
     def _check_histories(self) -> None:
+        if self._names.lost and self._exposed:
+            raise Undecided(next(iter(self._exposed)), "more happened beside it than can be followed")
         for path, history in self._histories.items():
             trouble = history.trouble or (_TAKEN if history.is_taken and not os.path.lexists(path) else "")
             if trouble:
-                raise Undecided(f"{_REPLACED.format(path)}, and {trouble}")
+                raise Undecided(path, trouble)
 
     def _wait_until_frozen(self) -> None:
         until = time.monotonic() + 2 * FREEZE_SECONDS
@@ -242,6 +285,7 @@ class CoverWatch:
         poll.register(self._watch, select.POLLIN)
         poll.register(self._table, select.POLLPRI | select.POLLERR)
         poll.register(self._names, select.POLLIN)
+        self._end_gaps()
         while (seconds := until - time.monotonic()) > 0:
             ready = dict(poll.poll(seconds * 1000))
             if self._watch.fileno() in ready:
@@ -253,13 +297,14 @@ class CoverWatch:
                 raise OSError(errno.EBUSY, answer.decode(errors="replace"))
             self._add_events()
             self._cover_existing()
+            self._end_gaps()
         raise OSError(errno.ETIMEDOUT, "its processes could not be stopped in time")
 
     def _wait_until_quiet(self, until: float) -> None:
         """Let nothing change for a moment if files are replaced again and again."""
         often = len(self._times) == MOST_REPLACED and self._times[-1] - self._times[0] < CLOSE_SECONDS
         while self._changes_within(BUSY_QUIET_SECONDS if often else 0.0):
-            self._settle(until)
+            self._settle(time.monotonic() + CLOSE_SECONDS)
             if time.monotonic() > until:  # whoever replaces them does not stop, and the program has to go on
                 return
 
@@ -280,23 +325,26 @@ class CoverWatch:
 
     # Mounts ----------------------------------------------------------------------------------------------------------
 
-    def _mounts(self) -> dict[int, tuple[int, str]]:
-        """The mounts of this namespace by their ids, each with its parent and the path where it is now."""
+    def _mounts(self) -> dict[int, _Mount]:
+        """The mounts of this namespace by their ids."""
         os.lseek(self._table, 0, os.SEEK_SET)
         text = b""
         while piece := os.read(self._table, 1 << 16):
             text += piece
         table = {}
         for line in text.splitlines():
-            number, parent, _, _, point, _ = line.split(b" ", 5)
-            table[int(number)] = int(parent), os.fsdecode(_plain(point))
+            number, parent, device, _, point, _ = line.split(b" ", 5)
+            table[int(number)] = _Mount(int(parent), os.fsdecode(_plain(point)), device.decode())
         return table
 
     def _open_names(self) -> list[str]:
         """The names that are not covered, outer ones first."""
         table = self._mounts()
-        self._covers = {number: kind for number, kind in self._covers.items() if number in table}
-        return [path for path, number in self._ids.items() if number not in table or table[number][1] != path]
+        return [path for path, number in self._ids.items() if number not in table or table[number].point != path]
+
+    def _is_covered(self) -> bool:
+        """Whether every name is covered that is there, or was."""
+        return not any(self._ids[path] != _NOWHERE or os.path.lexists(path) for path in self._open_names())
 
     def _cover_existing(self) -> list[str]:
         """Cover the names that are not covered and where something is; returns the others."""
@@ -307,28 +355,32 @@ class CoverWatch:
                 target = os.open(path, _O_PATH)
             except (FileNotFoundError, NotADirectoryError):
                 missing.append(path)
-                if self._ids[path] != _NOWHERE:
+                if self._ids[path] != _NOWHERE and not self._stands_still:
                     self._exposed.setdefault(path, [])
                 continue
-            self._exposed.setdefault(path, []).append(target)
+            if not self._stands_still:
+                self._exposed.setdefault(path, []).append(target)
             try:
                 self._cover(path, target)
             except FileNotFoundError:  # it is gone meanwhile
                 missing.append(path)
+            finally:
+                if self._stands_still:
+                    os.close(target)
         return missing
 
     def _cover(self, path: str, target: int) -> None:
-        about, kind = os.fstat(target), self._kinds[path]
-        if stat.S_ISLNK(about.st_mode):
-            raise Undecided(f"{_REPLACED.format(path)}, and a link is there now, which cannot be closed")
-        if path in self._keys:
-            raise Undecided(f"{_REPLACED.format(path)}, and has a key in it: start the program again")
-        if kind == "around" or (kind == "copy" and path not in self._spares):
-            raise Undecided(f"{_REPLACED.format(path)}, and what was shown in it cannot be shown again")
-        mount = self._mount_of(target)
-        if self._covers.get(mount) == kind:  # it was moved away with its cover, and back
+        about, kind, mount = os.fstat(target), self._kinds[path], self._mount_of(target)
+        # With its cover, it was moved away and back. The cover of a directory around it is another mount.
+        if self._covers.get(mount) == kind and self._mounts()[mount].point == path:
             self._ids[path] = mount
             return
+        if stat.S_ISLNK(about.st_mode):
+            raise Undecided(path, "a link is there now, which cannot be closed")
+        if path in self._keys:
+            raise Undecided(path, "has a key in it: start the program again")
+        if kind == "around" or (kind == "copy" and path not in self._spares):
+            raise Undecided(path, "what was shown in it cannot be shown again")
         if kind == "hidden":
             fd = mounts.empty_directory() if stat.S_ISDIR(about.st_mode) else _copy_of(HIDDEN_FILE)
         elif kind == "copy":
@@ -356,6 +408,7 @@ class CoverWatch:
                 for path in self._made:  # each is as old as a placeholder, so that the host removes it
                     os.utime(path, ns=(PLACEHOLDER_TIME, PLACEHOLDER_TIME), follow_symlinks=False)
                 self._made.clear()
+                self._ids |= dict.fromkeys(self._open_names(), _NOWHERE)  # they are missing, and may be
                 return
             if time.monotonic() > until:
                 raise OSError(errno.ETIMEDOUT, "it is replaced again and again, so that it cannot be closed")
@@ -385,7 +438,7 @@ class CoverWatch:
             self._made.add(path)
             return
         if path not in self._placeholders:
-            raise Undecided(f"{_REPLACED.format(path)}, and nothing can be put in its place")
+            raise Undecided(path, "nothing can be put in its place")
         text = self._placeholders[path] or ("" if path in self._files else None)  # it stays what it was
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with suppress(FileExistsError):
@@ -399,19 +452,36 @@ class CoverWatch:
     # Holders ---------------------------------------------------------------------------------------------------------
 
     def _check_holders(self) -> None:
-        exposed = {path: self._kinds[path] == "hidden" for path in self._exposed}
-        if not exposed:
-            return
+        if self._exposed:
+            self._check_exposed()
+        for file in chain.from_iterable(self._exposed.values()):
+            os.close(file)
+        self._exposed = {}
+
+    def _check_exposed(self) -> None:
         if not holders.counts_sent_files(self._own):
             raise OSError(errno.ENOSYS, "this kernel does not tell which open files processes send to each other")
+        table = self._mounts()
+        exposed = holders.Exposed({number: mount.point for number, mount in table.items() if number in self._covers})
         for path, files in self._exposed.items():
+            is_held = self._kinds[path] == "held"
+            if not is_held:  # in a directory that is held, only the closed names matter, and the way to them
+                exposed.paths[path] = self._kinds[path] == "hidden"
             for file in files:
-                if name := _second_name(path, file):
-                    raise Undecided(f"{_REPLACED.format(path)}, and `{name}` has a second name now")
-        covers = {number: point for number, (_, point) in self._mounts().items() if number in self._covers}
-        if text := holders.holder(exposed, covers, self._own):
-            path = next((path for path in exposed if f"`{path}`" in text), next(iter(exposed)))
-            raise Undecided(f"{_REPLACED.format(path)}, and {text}")
+                number = self._mount_of(file)
+                mount = table.get(number)
+                if number in self._covers and mount and mount.point == path:
+                    continue  # it was moved away with its cover, and back
+                if is_held:
+                    exposed.around[holders.identity(os.fstat(file))] = path
+                    continue
+                for name, about in _entries(path, file):
+                    if about.st_nlink > 1 and not stat.S_ISDIR(about.st_mode):
+                        raise Undecided(path, f"`{name}` has a second name now")
+                    exposed.add(path, about, mount.device if mount else "")
+        if text := holders.holder(exposed, self._own):
+            paths = (*exposed.paths, *exposed.around.values())
+            raise Undecided(next((path for path in paths if f"`{path}`" in text), paths[0]), text)
 
 
 def _copy_of(path: str) -> int:
@@ -431,25 +501,21 @@ def _can_be_made(path: str) -> bool:
     return not os.statvfs(above).f_flag & os.ST_RDONLY
 
 
-def _second_name(path: str, file: int) -> str:
-    """A file with a second name, at a path or below it; `file` is what is open there."""
+def _entries(path: str, file: int) -> Iterator[tuple[str, os.stat_result]]:
+    """What is open as `file` at a path, and everything below it."""
     about = os.fstat(file)
+    yield path, about
     if not stat.S_ISDIR(about.st_mode):
-        return path if about.st_nlink > 1 else ""
-    for count, (name, entry) in enumerate(_entries(file)):
-        if count > MOST_EXPOSED_ENTRIES:
-            raise OSError(errno.E2BIG, f"`{path}` holds too much to be searched")
-        if entry.st_nlink > 1 and not stat.S_ISDIR(entry.st_mode):
-            return os.path.join(path, name)
-    return ""
-
-
-def _entries(directory: int) -> Iterator[tuple[str, os.stat_result]]:
-    """Everything below a directory, which is open, with its path there."""
-    for folder, folders, files, inner in os.fwalk(".", dir_fd=directory):
+        return
+    count = 0
+    for folder, folders, files, inner in os.fwalk(".", dir_fd=file):
         for name in (*folders, *files):
+            count += 1
+            if count > MOST_EXPOSED_ENTRIES:
+                raise OSError(errno.E2BIG, f"`{path}` holds too much to be searched")
             with suppress(FileNotFoundError):
-                yield os.path.normpath(os.path.join(folder, name)), os.stat(name, dir_fd=inner, follow_symlinks=False)
+                entry = os.stat(name, dir_fd=inner, follow_symlinks=False)
+                yield os.path.normpath(os.path.join(path, folder, name)), entry
 
 
 def _plain(word: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Finds processes that hold a file by its path: open, mapped, executed, or as a directory that they are in.
+"""Finds processes that hold a file, by its path and its inode: open, mapped, executed, or as their directory.
 
 For a process outside of a pid namespace whose processes are all stopped, in their mount namespace and with their /proc.
 """
@@ -6,8 +6,10 @@ For a process outside of a pid namespace whose processes are all stopped, in the
 import os
 import re
 import socket
-from collections.abc import Iterable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 _GONE = b" (deleted)"
 _LINKS = ("cwd", "root", "exe")
@@ -24,14 +26,44 @@ def counts_sent_files(own: int) -> bool:
         return _waiting(os.open(f"fdinfo/{near.fileno()}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=own)) is not None
 
 
-def holder(paths: Mapping[str, bool], covers: Mapping[int, str], own: int) -> str:
-    """What holds one of these paths, or something below it, in words; empty if nothing does.
+def identity(about: os.stat_result) -> tuple[int, int]:
+    """What tells a file from all others, whatever its names are."""
+    return about.st_dev, about.st_ino
 
-    `paths` says whether reading is closed, too. `covers` are the mounts over such paths by their ids, with the paths
-    where they are: what was opened through the one at a path, or one below it, is not held. `own` is the directory of
-    this process in /proc, opened. Raises `Undecided` if a process cannot be looked at.
+
+@dataclass
+class Exposed:
+    """What was open to a program for a moment.
+
+    - `covers`: the mounts over such paths by their ids, with the paths where they are: what was opened through the one
+      at a path, or one below it, is not held
+    - `paths`: closed paths, and whether reading is closed, too
+    - `files`: what has been at these paths or below them, with that path; a name can be another one meanwhile
+    - `mapped`: the same, as mappings name it
+    - `around`: directories that lead to closed paths. From a directory in one, which was opened through another mount,
+      a process comes to what is beneath the covers
     """
-    patterns = {path: _mapping(path) for path in paths}
+
+    covers: Mapping[int, str]
+    paths: dict[str, bool] = field(default_factory=dict)
+    files: dict[tuple[int, int], str] = field(default_factory=dict)
+    mapped: dict[tuple[str, int], str] = field(default_factory=dict)
+    around: dict[tuple[int, int], str] = field(default_factory=dict)
+
+    def add(self, path: str, about: os.stat_result, device: str) -> None:
+        """Add a file that has been at a path, or below it; `device` is the one of its mount."""
+        self.files[identity(about)] = path
+        # Some file systems give their files other devices than their mounts have.
+        for name in (device, f"{os.major(about.st_dev)}:{os.minor(about.st_dev)}"):
+            self.mapped[name, about.st_ino] = path
+
+
+def holder(exposed: Exposed, own: int) -> str:
+    """What holds something that was open, in words; empty if nothing does.
+
+    `own` is the directory of this process in /proc, opened. Raises `Undecided` if a process cannot be looked at.
+    """
+    patterns = {path: _mapping(path) for path in exposed.paths}
     processes = [name for name in os.listdir("/proc") if name.isdigit()]
     if not processes:
         raise Undecided("/proc is not there")
@@ -41,16 +73,18 @@ def holder(paths: Mapping[str, bool], covers: Mapping[int, str], own: int) -> st
         try:
             tasks = _live_tasks(process)
             for task in tasks:
-                if text := _held_by(task, paths, covers, own):
+                if text := _held_by(task, exposed, own):
                     return text
             maps = _read(f"{tasks[0]}/maps") if tasks else b""  # threads of a process have one memory
         except OSError as error:
             if not _live_tasks(process):  # it was killed
                 continue
             raise Undecided(f"a process cannot be looked at: {error.strerror}") from error
-        for path, pattern in patterns.items():
+        mapped = [(path, line[1]) for path, pattern in patterns.items() for line in pattern.finditer(maps)]
+        mapped += _mapped(maps, exposed.mapped)
+        for path, sharing in mapped:
             # A private mapping of what may be read harms nothing.
-            if any(paths[path] or line[1] == b"s" for line in pattern.finditer(maps)):
+            if exposed.paths[path] or sharing == b"s":
                 return f"a process has `{path}` mapped"
     return ""
 
@@ -71,22 +105,56 @@ def _live_tasks(process: str) -> list[str]:
     return tasks
 
 
-def _held_by(task: str, paths: Iterable[str], covers: Mapping[int, str], own: int) -> str:
+def _held_by(task: str, exposed: Exposed, own: int) -> str:
     for link in _LINKS:
         with suppress(FileNotFoundError):  # a thread of a process that ends
-            inside = _containing(os.fsencode(os.readlink(f"{task}/{link}")), paths)
-            if inside and (path := _uncovered(inside, covers.get(_mount_of(f"{task}/{link}", own)))):
+            text = os.fsencode(os.readlink(f"{task}/{link}"))
+            if path := _held(f"{task}/{link}", text, exposed, lambda: _mount_of(f"{task}/{link}", own)):  # noqa: B023
                 return f"a process uses `{path}`"
     for file in os.listdir(f"{task}/fd"):
-        target = os.fsencode(os.readlink(f"{task}/fd/{file}"))
-        if target.startswith(b"socket:"):
+        text = os.fsencode(os.readlink(f"{task}/fd/{file}"))
+        if text.startswith(b"socket:"):
             if _waiting(os.open(f"{task}/fdinfo/{file}", os.O_RDONLY | os.O_CLOEXEC)):
                 raise Undecided("open files are on their way from one process to another")
             continue
-        inside = _containing(target, paths)
-        if inside and (path := _uncovered(inside, covers.get(_mount(f"{task}/fdinfo/{file}")))):
+        if path := _held(f"{task}/fd/{file}", text, exposed, lambda: _mount(f"{task}/fdinfo/{file}")):  # noqa: B023
             return f"a process has `{path}` open"
     return ""
+
+
+def _held(link: str, text: bytes, exposed: Exposed, mount: Callable[[], int]) -> str:
+    """What is held by a link of /proc, which reads `text` and leads through a mount; empty if nothing is."""
+    about = os.stat(link)
+    paths = _containing(text, exposed.paths)
+    if identity(about) in exposed.files:
+        paths.append(exposed.files[identity(about)])
+    if exposed.around and stat.S_ISDIR(about.st_mode):
+        paths += _around(link, exposed.around)
+    return _uncovered(paths, exposed.covers.get(mount())) if paths else ""
+
+
+def _around(link: str, around: Mapping[tuple[int, int], str]) -> list[str]:
+    """Those of some directories that a directory is, or from which it is reached; its own name may be gone."""
+    paths, before = [], None
+    about = os.stat(link)
+    while identity(about) != before:
+        before = identity(about)
+        if before in around:
+            paths.append(around[before])
+        link += "/.."
+        about = os.stat(link)
+    return paths
+
+
+def _mapped(maps: bytes, mapped: Mapping[tuple[str, int], str]) -> Iterator[tuple[str, bytes]]:
+    """The files among the mappings of a process, each with whether it is shared (`s`) or private (`p`)."""
+    for line in maps.splitlines():
+        _, rights, _, device, number, *_ = line.split(None, 5)
+        if number != b"0":
+            major, _, minor = device.partition(b":")
+            path = mapped.get((f"{int(major, 16)}:{int(minor, 16)}", int(number)))
+            if path is not None:
+                yield path, rights[3:4]
 
 
 def _containing(target: bytes, paths: Iterable[str]) -> list[str]:

@@ -24,10 +24,6 @@ _HEAD = struct.Struct("=iIII")  # watch, mask, cookie, length of the name
 _TOO_MANY = "the kernel gives this user no more {}: raise `{}`, or end programs that watch many files"
 
 
-class Overflow(Exception):
-    """More happened than the kernel keeps."""
-
-
 class NameEvents:
     """Events of some paths and of the directories on the way to them, up to the file system of the root directory.
 
@@ -43,6 +39,7 @@ class NameEvents:
             for inner in (path, *_above(path)):
                 self._names.setdefault(os.path.dirname(inner), set()).add(os.fsencode(os.path.basename(inner)))
         self._own_device = os.stat("/").st_dev
+        self.lost = False  # whether more happened than the kernel keeps, and some of it is not known
         self.count = 0  # of the times that something happened in these directories, whatever name it was
         self._watches: dict[str, int] = {}
         self._directories: dict[int, str] = {}
@@ -75,7 +72,7 @@ class NameEvents:
             self._directories[watch] = directory
 
     def read(self) -> list[tuple[str, int]]:
-        """All that happened since the last time, as paths and masks, oldest first. Raises `Overflow` if some is lost.
+        """All that happened since the last time, as paths and masks, oldest first; `lost` tells if some is not known.
 
         All of it: of a stopped program, nothing may be read later than it is judged.
         """
@@ -91,7 +88,7 @@ class NameEvents:
             watch, mask, _, length = _HEAD.unpack_from(text, start)
             start += _HEAD.size + length
             if mask & _OVERFLOW:
-                raise Overflow
+                self.lost = True
             directory = self._directories.get(watch)
             if directory is None:
                 continue
