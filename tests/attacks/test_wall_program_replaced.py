@@ -94,6 +94,12 @@ def mapped_by_another_name(path):
     libc.mmap(None, 4096, 3, 1, held[-1], 0)
     os.close(held.pop())
     return "mapped"
+def written_when_covered():
+    while not os.path.exists(top + "/covered"): time.sleep(0.005)
+    os.write(held[-1], b"planted")
+    os.close(held.pop())
+    open(top + "/written", "w").close()
+    return "written"
 def logs(number):
     with open(top + "/one.log", "wb", 0) as one, open(top + "/two.log", "wb", 0) as two:
         for _ in range(number):
@@ -291,6 +297,18 @@ def waited(watch, until):
     wait(watch, until)
     os.unlink({0!r})
 cover_watch.CoverWatch._check_histories, cover_watch.CoverWatch._wait_until_quiet = judged, waited
+"""
+# What it runs first for a program to go on for a while after a name was covered.
+SLOW = """
+import os, time
+from licet.sandbox.kernel import cover_watch
+close = cover_watch.CoverWatch._close_again
+def slowly(watch):
+    watch._cover_existing()
+    open({0!r} + "/covered", "w").close()
+    while not os.path.exists({0!r} + "/written"): time.sleep(0.005)
+    close(watch)
+cover_watch.CoverWatch._close_again = slowly
 """
 EVENTS = (
     int(Path("/proc/sys/fs/inotify/max_queued_events").read_text()) if os.path.exists("/proc/sys/fs/inotify") else 0
@@ -694,6 +712,18 @@ def test_two_files_that_come_before_the_name_is_closed_end_the_program(top: Path
         finished = program.wait_until_ended()
     assert finished.reason == "CLOSED_FILE_REPLACED"
     assert "more than one file was put there" in finished.detail
+
+
+def test_what_is_written_by_another_name_before_a_program_stands_still_ends_it(top: Path) -> None:
+    config = top / ".git" / "config"
+    with run(top, before=SLOW.format(str(top))) as program:
+        with program.nobody_watching():
+            replaced(config)
+            assert program.tell(f'opened_by_another_name("{config}")') == "held"
+        program.tell("written_when_covered()")
+        finished = program.wait_until_ended()
+    assert finished.reason == "CLOSED_FILE_REPLACED"
+    assert "it was written while it was open" in finished.detail
 
 
 # Beside names that are closed -----------------------------------------------------------------------------------------

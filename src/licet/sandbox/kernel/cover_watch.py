@@ -32,6 +32,7 @@ from licet.sandbox.kernel.name_events import (
     MOVED_TO,
     OF_NAMES,
     OPEN,
+    WRITTEN,
     NameEvents,
 )
 from licet.sandbox.kernel.namespaces import HIDDEN_FILE, CoverKind
@@ -103,7 +104,7 @@ class _History:
 
     def __init__(self, *, hidden: bool) -> None:
         self._hidden = hidden
-        self._has_appeared = self._is_complete = False
+        self._has_appeared = self._is_complete = self._was_moved = False
         self._is_open = self._is_away = False  # something appeared since the name was last covered, and was moved away
         self.trouble = ""
 
@@ -118,7 +119,7 @@ class _History:
             if self._is_open:
                 self.trouble = self.trouble or (_TAKEN if self._is_away else _SECOND)
             self._has_appeared = self._is_open = True
-            self._is_complete = bool(mask & MOVED_TO)
+            self._is_complete = self._was_moved = bool(mask & MOVED_TO)
             self._is_away = False
         elif mask & MOVED_FROM:
             self._is_away = self._is_open
@@ -126,7 +127,7 @@ class _History:
             self.trouble = self.trouble or "it was removed while it was open"
         elif not self._has_appeared:
             return
-        elif mask & MODIFY and self._is_complete:
+        elif (mask & MODIFY and self._is_complete) or (mask & WRITTEN and self._was_moved):
             self.trouble = "it was written while it was open"
         elif mask & OPEN and self._is_complete and self._hidden:
             self.trouble = self.trouble or "it was opened before it was hidden again"
@@ -360,6 +361,9 @@ class CoverWatch:
                 continue
             if not self._stands_still:
                 self._exposed.setdefault(path, []).append(target)
+                if stat.S_ISREG(os.fstat(target).st_mode):
+                    os.fchdir(self._own)
+                    self._names.follow(path, f"fd/{target}")
             try:
                 self._cover(path, target)
             except FileNotFoundError:  # it is gone meanwhile
@@ -457,6 +461,7 @@ class CoverWatch:
         for file in chain.from_iterable(self._exposed.values()):
             os.close(file)
         self._exposed = {}
+        self._names.forget()
 
     def _check_exposed(self) -> None:
         if not holders.counts_sent_files(self._own):

@@ -17,6 +17,7 @@ if sys.platform != "win32":
     import termios
 
 MODIFY, CLOSE_WRITE, OPEN = 0x2, 0x8, 0x20
+WRITTEN = 0x1  # by any name: nothing else here uses the bit
 MOVED_FROM, MOVED_TO, CREATE, DELETE = 0x40, 0x80, 0x100, 0x200
 OF_NAMES = MOVED_FROM | MOVED_TO | CREATE | DELETE  # another file, or none, has the name now
 _OVERFLOW, _ONLY_DIRECTORIES = 0x4000, 0x01000000
@@ -43,6 +44,7 @@ class NameEvents:
         self.count = 0  # of the times that something happened in these directories, whatever name it was
         self._watches: dict[str, int] = {}
         self._directories: dict[int, str] = {}
+        self._followed: dict[int, str] = {}  # paths of files
         number = system_calls.NUMBERS[system_calls.machine()]["inotify_init1"]
         try:
             self._file = system_calls.syscall("inotify_init1", number, os.O_CLOEXEC | os.O_NONBLOCK)
@@ -71,6 +73,24 @@ class NameEvents:
             self._watches[directory] = watch
             self._directories[watch] = directory
 
+    def follow(self, path: str, file: str) -> None:
+        """Tell as `WRITTEN` what is written to a file that is at a path, by whatever name; `file` leads to it."""
+        number = system_calls.NUMBERS[system_calls.machine()]["inotify_add_watch"]
+        try:
+            mask = MODIFY | CLOSE_WRITE
+            watch = system_calls.syscall(f"watch {path}", number, self._file, os.fsencode(file), mask)
+        except OSError as error:
+            if error.errno != errno.EACCES:  # what this user cannot read is told by its name alone
+                raise
+        else:
+            self._followed[watch] = path
+
+    def forget(self) -> None:
+        """Follow no file any more."""
+        for watch in tuple(self._followed):
+            self._remove(watch)
+        self._followed = {}
+
     def read(self) -> list[tuple[str, int]]:
         """All that happened since the last time, as paths and masks, oldest first; `lost` tells if some is not known.
 
@@ -89,6 +109,9 @@ class NameEvents:
             start += _HEAD.size + length
             if mask & _OVERFLOW:
                 self.lost = True
+            if watch in self._followed and mask & (MODIFY | CLOSE_WRITE):
+                yield self._followed[watch], WRITTEN
+                continue
             directory = self._directories.get(watch)
             if directory is None:
                 continue
