@@ -184,7 +184,7 @@ class CoverWatch:
         self._ids: dict[str, int] = {}
         for path in self._kinds:
             if path not in points and path not in self._absent:
-                raise Undecided(path, "that was before it ran")
+                raise Undecided(path, "it could not be watched before")
             self._ids[path] = points.get(path, _NOWHERE)
         self._files = {path for path in self._kinds if not os.path.isdir(path)}
         self._covers = {number: self._kinds[path] for path, number in self._ids.items()}
@@ -382,7 +382,7 @@ class CoverWatch:
         if stat.S_ISLNK(about.st_mode):
             raise Undecided(path, "a link is there now, which cannot be closed")
         if path in self._keys:
-            raise Undecided(path, "has a key in it: start the program again")
+            raise Undecided(path, "there was a key in it: start the program again")
         if kind == "around" or (kind == "copy" and path not in self._spares):
             raise Undecided(path, "what was shown in it cannot be shown again")
         if kind == "hidden":
