@@ -20,7 +20,8 @@ def test_a_task_that_takes_the_id_of_an_ended_one_is_stopped(monkeypatch: pytest
     if not process:
         while True:
             signal.pause()
-    ask, refused = frozen._ptrace, []
+    ask = frozen._ptrace
+    refused: list[int] = []
 
     def refuses_once(request: int, task: int, data: int = 0) -> None:
         if not refused:
