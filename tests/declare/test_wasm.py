@@ -301,7 +301,7 @@ DECLARATIONS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "no JSON": ({"needs": [], "arguments": {"type": "object", "default": {1, 2}}}, Malformed, "as JSON ("),
     "a wrong rule": ({"needs": ["nothing"]}, Malformed, "nothing"),
     "a wrong name": ({"needs": [], "name": "a b"}, Malformed, "a name of 1 to 128"),
-    "no check": ({"needs": [], "available": 5}, TypeError, "`available` must be a function"),
+    "no check": ({"needs": [], "available": 5}, TypeError, "`available` must be True, False, or a function"),
 }
 
 

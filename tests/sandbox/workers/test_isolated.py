@@ -82,8 +82,8 @@ def test_libraries_connect_where_tcp_is_granted_and_nowhere_else(tmp_path: Path,
     assert call(at, "get_with_streams", {"port": port}).unwrap() == "hello"
     refused = call(at, "get_with_urllib", {"url": f"http://127.0.0.1:{port + 1}/a"})
     # At this class only a rule that names `tcp` covers a connection.
-    assert "PermissionError(13, 'SIDE_EFFECT_EXCEEDED: network tcp 127.0.0.1" in refused.unwrap()
-    assert [event.reason for event in refused.events if event.reason] == ["SIDE_EFFECT_EXCEEDED"]
+    assert "PermissionError(13, 'HOST_NOT_ALLOWED: 127.0.0.1 is allowed, but not with port" in refused.unwrap()
+    assert [event.reason for event in refused.events if event.reason] == ["HOST_NOT_ALLOWED"]
     assert (
         "network tcp evil.test is not permitted" in call(at, "get_with_urllib", {"url": "http://evil.test/a"}).unwrap()
     )
