@@ -112,8 +112,8 @@ class Tool:
         gets the arguments as JSON on stdin, and its stdout is the result. `sandbox` is `restricted` if it is left out.
         See docs/wasm.md.
         """
-        caller, check = sys._getframe(1), availability_check(available)
-        spec, module = declared_module(
+        caller = sys._getframe(1)
+        spec, module, check = declared_module(
             caller,
             file,
             name=name,
@@ -127,6 +127,7 @@ class Tool:
             sandbox=sandbox,
             connector=connector,
             cost_usd=cost_usd,
+            available=available,
         )
         return WasmTool(spec, module, check, str(caller.f_globals.get("__name__", "")))
 

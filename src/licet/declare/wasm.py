@@ -21,6 +21,7 @@ from licet.core.algebra.scope import name as checked_name
 from licet.core.policy.tool import ToolCapabilities, ToolSpec, spec_of
 from licet.core.values import Origin, data_json
 from licet.declare.arguments import SchemaText
+from licet.declare.context import Available, availability_check
 from licet.declare.json_schema import UnusableSchema, check_usable
 from licet.declare.limits import LARGEST_MODULE, LONGEST_FUNCTION
 from licet.own_files import FileTooLarge, NotRegular, read_regular, size_text
@@ -242,8 +243,9 @@ def declared_module(
     *,
     function: str | None = None,
     capabilities: ToolCapabilities | Mapping[str, Any] | None = None,
+    available: object = None,
     **declared: Any,
-) -> tuple[ToolSpec, WasmModule]:
+) -> tuple[ToolSpec, WasmModule, Available | None]:
     """Check the declaration of a module by the code that calls `Tool.wasm`, and read its file."""
     if isinstance(capabilities, ToolCapabilities):
         capabilities = capabilities.as_mapping()
@@ -253,9 +255,10 @@ def declared_module(
         # Code that was typed at a prompt or in a notebook has no file: then the current directory counts.
         module = read_module(path_of(file), os.path.dirname(code) if os.path.isfile(code) else "", function)
         spec = wasm_spec(file=file, function=function, capabilities=capabilities, origin=origin, **declared)
+        check = availability_check(available)
     except (Malformed, TypeError) as error:
         error.add_note(f"in the declaration `Tool.wasm({_shown(repr(file))})` ({origin})")
         raise
     if module.file != PYTHON:  # like all of licet, that is not part of the digest of a tool
         spec = replace(spec, source=f"sha256:{module.sha256}{spec.source}")
-    return spec, module
+    return spec, module, check

