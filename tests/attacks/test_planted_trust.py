@@ -383,6 +383,7 @@ OLD_LINKS = {
 
 @pytest.mark.who
 @pytest.mark.parametrize("way", OLD_LINKS)
+@pytest.mark.sampled(4)
 def test_a_submodule_runs_nothing_of_the_program(way: str, desk: tuple[Desk, list[str]]) -> None:
     made, words = desk
     before, script = OLD_LINKS[way]
@@ -453,6 +454,7 @@ LEADS = {
 
 @pytest.mark.who
 @pytest.mark.parametrize("lead", LEADS)
+@pytest.mark.sampled(6)
 def test_what_git_is_led_to_in_the_project_is_closed(
     lead: str, desk: tuple[Desk, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
