@@ -9,7 +9,6 @@ import socket
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 
 _GONE = b" (deleted)"
 _LINKS = ("cwd", "root", "exe")
@@ -31,7 +30,6 @@ def identity(about: os.stat_result) -> tuple[int, int]:
     return about.st_dev, about.st_ino
 
 
-@dataclass
 class Exposed:
     """What was open to a program for a moment.
 
@@ -44,11 +42,13 @@ class Exposed:
       a process comes to what is beneath the covers
     """
 
-    covers: Mapping[int, str]
-    paths: dict[str, bool] = field(default_factory=dict)
-    files: dict[tuple[int, int], str] = field(default_factory=dict)
-    mapped: dict[tuple[str, int], str] = field(default_factory=dict)
-    around: dict[tuple[int, int], str] = field(default_factory=dict)
+    # No dataclass: what that imports would make each program start a quarter later.
+    def __init__(self, covers: Mapping[int, str]) -> None:
+        self.covers = covers
+        self.paths: dict[str, bool] = {}
+        self.files: dict[tuple[int, int], str] = {}
+        self.mapped: dict[tuple[str, int], str] = {}
+        self.around: dict[tuple[int, int], str] = {}
 
     def add(self, path: str, about: os.stat_result, device: str) -> None:
         """Add a file that has been at a path, or below it; `device` is the one of its mount."""
