@@ -176,7 +176,7 @@ def _levels(found: Support) -> Table:
 
 
 def _uncounted(found: Support, level: Level) -> Iterator[str]:
-    """What is said of a level that holds, where nothing counts what its tools make themselves."""
+    """The note on a level that holds, on a machine where the files that its tools make cannot be counted."""
     if found.keeps(level):
         for wall in found.uncounted(level):
             yield "files that a tool makes without `ctx` are not counted against `limits.written_paths`"

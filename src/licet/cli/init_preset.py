@@ -195,7 +195,8 @@ _INSTRUCTIONS = {trusted.path for trusted in TRUSTED if trusted.why == INSTRUCTI
 
 
 def _is_closed(project: Path, name: str) -> bool:
-    """Whether the policy closes a name. A closed link would keep all beside it from being removed: not `CLAUDE.md`."""
+    """Whether the policy closes a name."""
+    # Were such a link closed, as `CLAUDE.md` often is one, nothing in its directory could be removed.
     if name in _INSTRUCTIONS and os.path.islink(project / name):
         return False
     return name in _ALWAYS or os.path.lexists(project / name)

@@ -103,7 +103,7 @@ def show_closed(closed: "TrustedPaths | None") -> None:
     """Say on stderr, in one line, that the flags leave closed what other programs run or trust, if they reach any."""
     if closed is None or not closed.paths:
         return
-    paths = sorted(closed.paths, key=lambda path: not os.path.lexists(path))  # what is there first
+    paths = sorted(closed.paths, key=lambda path: not os.path.lexists(path))  # existing paths first
     names = ", ".join(visible(shown_path(path)) for path in paths[:CLOSED_SHOWN])
     more = f" and {len(paths) - CLOSED_SHOWN} more (`--save` lists them)" if len(paths) > CLOSED_SHOWN else ""
     text = f"not writable, since other programs run or trust it: {names}{more}"
@@ -196,7 +196,7 @@ def _denied_because(reach: Reach, use: Use) -> str:
 
 
 def because(reach: Reach, use: Use, key: str, path: str = "the path") -> str:
-    """The rule that denies a use, or how to allow it; `path` is how the line of a policy is told what to name."""
+    """The rule that denies a use, or how to allow it; `path` is the spelling that a line of policy would need."""
     if denied := _denied_because(reach, use):
         return denied
     line = f"add {path} under `{key}` ({reach.manifest.origin})"

@@ -94,7 +94,7 @@ class Connection:
         try:
             match message:
                 case Request():
-                    if not self._client.era:  # what the client is told first is what the files say now
+                    if not self._client.era:  # the first answer already has the policy that the files have now
                         await self._servers.renew()
                     self._take_request(message)
                 case Notification():

@@ -125,7 +125,7 @@ def gateway_servers(
 
 
 class _Behind(Struct, frozen=True):
-    """What a policy says of that which a gateway stands in front of."""
+    """The servers, tools and locks that a policy gives a gateway."""
 
     manifest: Manifest
     servers: Mapping[str, Server]
@@ -235,7 +235,7 @@ class _Assembly:
     async def change(
         self, first: _Behind, own_tools_of: Callable[[Manifest], Sequence[Tool]] | None, manifest: Manifest
     ) -> None:
-        """Put another policy in force, or the first one again, and stand in front of what it says."""
+        """Put another policy in force, or the first one again, and serve the servers that it names."""
         self.governed.switching = True
         try:
             behind, servers = await asyncio.to_thread(self._changed, first, own_tools_of, manifest)

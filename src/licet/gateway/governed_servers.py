@@ -256,7 +256,7 @@ class GovernedServers:
         running: Mapping[str, RunningServer],
         names: Naming,
     ) -> None:
-        """Stand in front of these servers from now on, after another policy came into force.
+        """Serve these servers from now on: another policy came into force.
 
         One that is not among the `running` any more is ended; what takes its place is started after that.
         """
