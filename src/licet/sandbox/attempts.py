@@ -19,7 +19,10 @@ from itertools import groupby
 from typing import NamedTuple
 
 from licet.sandbox import scratch
-from licet.sandbox.kernel import connections, entry_count, hardening, landlock, namespaces, seccomp, system_calls
+from licet.sandbox.kernel import connections, hardening, landlock, namespaces, notifications, seccomp, system_calls
+from licet.sandbox.kernel.counted_entries import count_entry
+from licet.sandbox.kernel.entry_count import EntryCount
+from licet.sandbox.kernel.supervised_calls import SupervisedCalls
 from licet.sandbox.limits import ATTEMPT_FILES, ATTEMPT_SECONDS
 
 if sys.platform != "win32":
@@ -80,14 +83,14 @@ def _connections(world: World) -> None:
             far.close()
             hardening.drop_capabilities(connections.CAPABILITIES)
             (listener,) = socket.recv_fds(near, 1, 1)[1]
-            connections.Connections(listener).start()
+            SupervisedCalls(listener, (connections.Connections(),)).start()
             os.waitpid(asking, 0)
         finally:  # with the listener closed, the calls of the other process fail
             os._exit(0)
     near.close()
     hardening.no_new_privs()
     hardening.drop_capabilities()
-    listener = connections.install(_asking())
+    listener = notifications.install(_asking())
     socket.send_fds(far, [b"L"], [listener])
     os.close(listener)
     far.close()
@@ -104,16 +107,16 @@ def _entries(world: World) -> None:
             signal.alarm(ATTEMPT_SECONDS)
             far.close()
             (listener,) = socket.recv_fds(near, 1, 1)[1]
-            count, poll = entry_count.EntryCount(1), select.poll()
+            count, poll = EntryCount(1), select.poll()
             poll.register(listener, select.POLLIN)
             while poll.poll()[0][1] & select.POLLIN:
-                if notice := connections.receive(listener):
-                    connections.count_entry(listener, notice, count)
+                if notice := notifications.receive(listener):
+                    count_entry(listener, notice, count)
         finally:  # with the listener closed, the calls of the other process fail
             os._exit(0)
     near.close()
     hardening.no_new_privs()
-    listener = connections.install(seccomp.program(execute=True, metadata=True, counts=True))
+    listener = notifications.install(seccomp.program(execute=True, metadata=True, counts=True))
     socket.send_fds(far, [b"L"], [listener])
     os.close(listener)
     far.close()

@@ -20,7 +20,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from licet.sandbox.kernel import system_calls
-from licet.sandbox.kernel.connections import Notice
+from licet.sandbox.kernel.notifications import Notice
 from licet.sandbox.limits import LONGEST_PATH, MOST_INTERPRETERS
 
 FROM_HERE = -100  # AT_FDCWD

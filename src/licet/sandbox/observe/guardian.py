@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
-from licet.sandbox.kernel import connections, hardening, namespaces, system_calls
+from licet.sandbox.kernel import hardening, namespaces, notifications, reported_calls, system_calls
 from licet.sandbox.limits import GUARDIAN_BACKLOG, LARGEST_COMMAND, LEFT_RUNNING_SECONDS
 
 PROXY = ("127.0.0.1", 3128)
@@ -119,7 +119,7 @@ def _become(orders: Orders, far: socket.socket, guardian: int, ignored: Sequence
             signal.signal(number, signal.SIG_IGN if number in ignored else signal.SIG_DFL)
         hardening.die_with(guardian)
         hardening.no_new_privs()
-        listener = connections.install(connections.program(system_calls.machine()))
+        listener = notifications.install(reported_calls.program(system_calls.machine()))
         socket.send_fds(far, [b"{}"], [listener])
         os.close(listener)
         stage = "start"

@@ -17,7 +17,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from licet.sandbox.kernel import connections
+from licet.sandbox.kernel import notifications
 from licet.sandbox.limits import ACTS_AT_ONCE, FLUSH_SECONDS
 from licet.sandbox.observe import guardian
 from licet.sandbox.observe.acts import Act, Caller, TooLong, Unreadable, acts_of
@@ -197,15 +197,15 @@ class _Watch:
             if not ready[0][1] & select.POLLIN:  # no process has this filter any more
                 self._loop.remove_reader(listener)
                 return
-            notice = connections.receive(listener)
+            notice = notifications.receive(listener)
             if notice is None:
                 continue
             try:
                 self._look(notice)
             finally:
-                connections.go_on(listener, notice)
+                notifications.go_on(listener, notice)
 
-    def _look(self, notice: connections.Notice) -> None:
+    def _look(self, notice: notifications.Notice) -> None:
         process, name = _process_of_thread(notice.thread)
         if not process:
             return
@@ -220,7 +220,7 @@ class _Watch:
         try:
             acts = acts_of(notice, caller)
         except Unreadable:
-            if connections.waits(self._started.listener, notice):
+            if notifications.waits(self._started.listener, notice):
                 self._recorder.unreadable += 1
             return
         except TooLong:
@@ -229,7 +229,7 @@ class _Watch:
         finally:
             caller.close()
         # Otherwise the thread was killed, and what was looked at may be of another one.
-        if acts and connections.waits(self._started.listener, notice):
+        if acts and notifications.waits(self._started.listener, notice):
             for act in acts:
                 self._add(who, process, act)
 

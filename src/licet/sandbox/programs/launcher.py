@@ -22,15 +22,19 @@ from typing import Any, NoReturn
 
 from licet.sandbox.kernel import (
     connections,
+    counted_entries,
     cover_watch,
     entry_count,
     frozen,
     hardening,
     landlock,
     namespaces,
+    notifications,
     seccomp,
+    supervised_calls,
     system_calls,
 )
+from licet.sandbox.kernel.supervised_calls import SupervisedCalls
 from licet.sandbox.limits import (
     FREEZE_SECONDS,
     LARGEST_ORDERS,
@@ -271,12 +275,13 @@ def _first_process(
     _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
     near.close()
     seccomp.install(_filter_of_first(orders))
-    judges = [connections.Connections(listener, count) for listener in listeners]
-    for judge in judges:
-        judge.start()
-    status, crowded = _wait_for(binary, orders["limits"], judges, watch)
+    counted = () if count is None else (counted_entries.CountedEntries(count),)
+    supervised = [SupervisedCalls(listener, (connections.Connections(), *counted)) for listener in listeners]
+    for calls in supervised:
+        calls.start()
+    status, crowded = _wait_for(binary, orders["limits"], supervised, watch)
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
-    if any(judge.refused_entries for judge in judges):
+    if any(counter.refused for counter in counted):
         limit = limit or "LIMIT_PATHS"
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
@@ -309,7 +314,7 @@ def _filter_binary(orders: dict[str, Any], first: socket.socket) -> None:
     """Install the filter of the binary, and give its listener to the first process, which makes the connections."""
     hardening.drop_capabilities()
     if orders["unix"]:
-        listener = connections.install(_filter(orders))
+        listener = notifications.install(_filter(orders))
         socket.send_fds(first, [b"L"], [listener])
         os.close(listener)
     else:
@@ -328,7 +333,7 @@ def _full(scratch: str) -> bool:
 def _wait_for(
     binary: int,
     limits: Mapping[str, int],
-    judges: Sequence[connections.Connections],
+    supervised: Sequence[SupervisedCalls],
     watch: socket.socket,
 ) -> tuple[int, bool]:
     """The wait status of the binary, and whether the limit of processes was reached; reaps other processes meanwhile.
@@ -351,8 +356,8 @@ def _wait_for(
             return status, crowded
         if ended:
             continue
-        for judge in judges:
-            judge.interrupt_abandoned()
+        for calls in supervised:
+            calls.interrupt_abandoned()
         found = [name for name in os.listdir("/proc") if name.isdigit() and name != "1"]  # without this one
         crowded = crowded or len(found) >= most
         if len(found) > most + 1:
@@ -428,7 +433,7 @@ def _exit_like(status: int) -> NoReturn:
 def _limits(orders: dict[str, Any]) -> hardening.Limits:
     limits = dict(orders["limits"])
     # A namespace counts its own processes, with these two and the threads of one; without one, all tasks of the user.
-    others = 2 + connections.THREADS * orders["unix"] if orders["namespaces"] else hardening.tasks_of_user()
+    others = 2 + supervised_calls.THREADS * orders["unix"] if orders["namespaces"] else hardening.tasks_of_user()
     limits["processes"] = None if others is None else limits["processes"] + others
     return hardening.Limits(**limits)
 

@@ -11,7 +11,8 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 
-from licet.sandbox.kernel import connections
+from licet.sandbox.kernel import notifications
+from licet.sandbox.kernel.counted_entries import count_entry
 from licet.sandbox.kernel.entry_count import EntryCount
 
 
@@ -59,14 +60,14 @@ class EntryLimits:
             self._poll.register(listener, select.POLLIN)
 
     def _judge(self, listener: int, count: EntryCount) -> None:
-        notice = connections.receive(listener)
+        notice = notifications.receive(listener)
         if notice is None:  # its process was killed meanwhile
             return
         try:
-            connections.count_entry(listener, notice, count)
+            count_entry(listener, notice, count)
         except OSError as error:
             with suppress(OSError):
-                connections.answer(listener, notice, error.errno or errno.EPERM)
+                notifications.answer(listener, notice, error.errno or errno.EPERM)
 
     def close(self) -> None:
         """In a fork of the zygote: close what belongs to other workers."""

@@ -31,7 +31,7 @@ from licet.guard.execution import result_text
 from licet.sandbox.bridge import shims
 from licet.sandbox.bridge.wire import Closed, Frame
 from licet.sandbox.bridge.worker_context import HostClient, HostReply, RemoteContext, SyncHandle
-from licet.sandbox.kernel import connections, hardening, landlock, seccomp
+from licet.sandbox.kernel import hardening, landlock, notifications, seccomp
 from licet.sandbox.limits import LONGEST_ERROR, MEMORY_RESERVE, MOST_FRAMES
 from licet.source.finder import FromText, module_spec
 
@@ -205,7 +205,7 @@ def _filter(text: bytes, judge: socket.socket | None) -> None:
     if judge is None:
         seccomp.install(text)
         return
-    listener = connections.install(text)
+    listener = notifications.install(text)
     socket.send_fds(judge, [b"L"], [listener])
     os.close(listener)
 

@@ -1,0 +1,159 @@
+"""Seccomp user notification: the kernel reports system calls of other processes to this one before it runs them.
+
+A filter holds some calls until the owner of its listener has answered. Either the kernel goes on with the call, and
+then nothing is decided: what was looked at may change before it is used. Or the owner has made the call itself, on
+copies of the caller's memory and open files, and answers how it ended.
+"""
+
+import ctypes
+import errno
+import os
+import select
+import struct
+import sys
+from functools import cache
+from typing import NamedTuple
+
+from licet.sandbox.kernel import seccomp, system_calls
+
+if sys.platform != "win32":
+    import fcntl
+
+_SET_FILTER, _GET_SIZES = 1, 3
+_NEW_LISTENER, _WAIT_KILLABLE = 1 << 3, 1 << 5
+_RECEIVE, _SEND, _IS_VALID = 0xC0502100, 0xC0182101, 0x40082102
+_ADD_FILE = 0x40182103
+_GO_ON, _AND_ANSWER = 1, 2
+_NOTICE, _ANSWER, _ADDED = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI"), struct.Struct("=QIIII")
+_SIZES = (_NOTICE.size, _ANSWER.size, 64)
+
+
+class Notice(NamedTuple):
+    """A call that waits for an answer: who makes it, which one it is, and its arguments as the kernel got them."""
+
+    id: int
+    thread: int  # the id of the thread
+    name: str
+    arguments: tuple[int, ...]
+
+
+def install(text: bytes) -> int:
+    """Install a filter for this process and everything that it starts, for good; returns its listener.
+
+    Needs no_new_privs. The listener is closed when a program is executed. Raises `OSError` on a kernel without this,
+    and inside of another filter that has a listener.
+    """
+    number = system_calls.NUMBERS[system_calls.machine()]["seccomp"]
+    sizes = ctypes.create_string_buffer(6)
+    system_calls.syscall("seccomp(GET_NOTIF_SIZES)", number, _GET_SIZES, 0, sizes)
+    if struct.unpack("=3H", sizes.raw) != _SIZES:
+        raise OSError(errno.EINVAL, "the kernel has notifications of another size")
+    described = seccomp.FilterProgram(len(text) // 8, text)
+    try:
+        # Otherwise a signal restarts the call, and a program with a fast timer never gets to its end.
+        return system_calls.syscall("seccomp", number, _SET_FILTER, _NEW_LISTENER | _WAIT_KILLABLE, described)
+    except OSError as wrong:
+        if wrong.errno != errno.EINVAL:  # before Linux 5.19
+            raise
+    return system_calls.syscall("seccomp", number, _SET_FILTER, _NEW_LISTENER, described)
+
+
+@cache
+def _names() -> dict[int, str]:
+    return {number: name for name, number in system_calls.NUMBERS[system_calls.machine()].items()}
+
+
+def receive(listener: int) -> Notice | None:
+    """The next call that waits; None if its process was killed meanwhile. Blocks if there is none: poll first."""
+    buffer = bytearray(_NOTICE.size)
+    try:
+        fcntl.ioctl(listener, _RECEIVE, buffer)
+    except OSError as wrong:
+        if wrong.errno in (errno.ENOENT, errno.EINTR):
+            return None
+        raise
+    told, thread, _, number, _, _, *arguments = _NOTICE.unpack(buffer)
+    return Notice(told, thread, _names().get(number, str(number)), tuple(arguments))
+
+
+def is_over(listener: int) -> bool:
+    """Whether no process is left whose calls could wait."""
+    poll = select.poll()
+    poll.register(listener, 0)
+    return bool(poll.poll(0))
+
+
+def waits(listener: int, notice: Notice) -> bool:
+    """Whether the call still waits. Otherwise its thread id may be that of another thread by now."""
+    try:
+        fcntl.ioctl(listener, _IS_VALID, struct.pack("=Q", notice.id))
+    except OSError as wrong:
+        if wrong.errno == errno.ENOENT:
+            return False
+        raise
+    return True
+
+
+def go_on(listener: int, notice: Notice) -> None:
+    """Let the kernel make the call. Raises `OSError` on a kernel that cannot (before Linux 5.5)."""
+    try:
+        fcntl.ioctl(listener, _SEND, _ANSWER.pack(notice.id, 0, 0, _GO_ON))
+    except OSError as wrong:
+        if wrong.errno != errno.ENOENT:  # it was killed
+            raise
+
+
+def answer(listener: int, notice: Notice, error: int) -> None:
+    """End the call as one that was made: with an error, or 0 for success."""
+    try:
+        fcntl.ioctl(listener, _SEND, _ANSWER.pack(notice.id, 0, -error, 0))
+    except OSError as wrong:
+        if wrong.errno != errno.ENOENT:  # it was killed
+            raise
+
+
+def answer_with_file(listener: int, notice: Notice, file: int, *, inherited: bool) -> None:
+    """End the call as an `open` that gave this file. Raises `OSError` on a kernel that cannot (before Linux 5.14)."""
+    flags = 0 if inherited else os.O_CLOEXEC
+    try:
+        fcntl.ioctl(listener, _ADD_FILE, _ADDED.pack(notice.id, _AND_ANSWER, file, 0, flags))
+    except OSError as error:
+        if error.errno != errno.ENOENT:  # it was killed
+            raise
+
+
+class _Vector(ctypes.Structure):
+    _fields_ = (("address", ctypes.c_uint64), ("size", ctypes.c_uint64))
+
+
+def memory(thread: int, address: int, size: int) -> bytes:
+    """A copy of the memory of a thread; EFAULT if it has less there."""
+    buffer = ctypes.create_string_buffer(size)
+    near, far = _Vector(ctypes.addressof(buffer), size), _Vector(address, size)
+    number = system_calls.NUMBERS[system_calls.machine()]["process_vm_readv"]
+    if system_calls.syscall("process_vm_readv", number, thread, near, 1, far, 1, 0) != size:
+        raise OSError(errno.EFAULT, "the memory of the caller ends there")
+    return buffer.raw
+
+
+def open_file(thread: int, number: int) -> int:
+    """A copy of an open file of a thread, which is closed when a program is executed."""
+    process = _pidfd(thread)
+    try:
+        return system_calls.syscall(
+            "pidfd_getfd", system_calls.NUMBERS[system_calls.machine()]["pidfd_getfd"], process, number, 0
+        )
+    finally:
+        os.close(process)
+
+
+def _pidfd(thread: int) -> int:
+    number = system_calls.NUMBERS[system_calls.machine()]["pidfd_open"]
+    try:
+        return system_calls.syscall("pidfd_open", number, thread, os.O_EXCL)  # PIDFD_THREAD
+    except OSError as wrong:
+        if wrong.errno != errno.EINVAL:  # before Linux 6.9
+            raise
+    with open(f"/proc/{thread}/status", "rb") as file:
+        process = next(int(line.split()[1]) for line in file if line.startswith(b"Tgid:"))
+    return system_calls.syscall("pidfd_open", number, process, 0)
