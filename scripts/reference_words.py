@@ -9,6 +9,7 @@ SCOPES = {
     "secret": ("a reference, `prefix/*` by whole segments, or `*`", "`secret:read:github/token`"),
     "storage": ("`tool-private`, `session`, `personality` or `*`", "`storage:write:session`"),
     "tool": ("the name of a tool, or `*`", "`tool:call:http_get`"),
+    "socket": ("the exact path of a unix socket of the host; `*` in denies alone", "`socket:connect:/run/docker.sock`"),
     "connector": ("the name of a connector, or `*`", "`connector:use:github`"),
 }
 
@@ -65,6 +66,7 @@ REASONS = {
     "ENV_NOT_ALLOWED": "The variable is not held.",
     "STORAGE_NOT_DECLARED": "The kind of store is not held.",
     "RESOLVE_FAILED": "The name has no address.",
+    "SOCKET_NOT_ALLOWED": "A unix socket of the host outside of what is allowed.",
     "CONNECT_FAILED": "The connection could not be made, or broke.",
     "LIMIT_TIME": "The call, request or program took longer than `wall_seconds`, or its own timeout.",
     "LIMIT_SIZE": "What was read or stored is larger than its limit.",

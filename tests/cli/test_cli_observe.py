@@ -30,10 +30,9 @@ DEFAULT_INTERRUPTS = "import signal; signal.signal(signal.SIGINT, signal.default
 @pytest.fixture(scope="module", autouse=True)
 def reported_calls() -> None:
     """Skip all of this where the kernel, or a sandbox around the tests, does not report calls."""
-    tried = (
-        "import os\nfrom licet.sandbox.kernel import connections, hardening, system_calls\nhardening.no_new_privs()\n"
-    )
-    tried += "try:\n    connections.install(connections.program(system_calls.machine()))\n"
+    tried = "import os\nfrom licet.sandbox.kernel import hardening, notifications, reported_calls, system_calls\n"
+    tried += "hardening.no_new_privs()\n"
+    tried += "try:\n    notifications.install(reported_calls.program(system_calls.machine()))\n"
     tried += "except OSError:\n    os._exit(77)\nos._exit(0)"
     ended = warm.run(tried, [])
     if ended.returncode == 77:
@@ -344,13 +343,28 @@ def test_without_a_proxy_addresses_are_recorded_and_that_is_said(
     assert why in ended.error
 
 
-def test_unix_sockets_are_mentioned(desk: Path) -> None:
+def test_a_socket_of_another_program_is_recorded(desk: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("server")
         server.listen()
         code = "import socket; socket.socket(socket.AF_UNIX).connect('server')"
         ended = observe(*PYTHON, "-c", code)
-    assert f"unix sockets, which no rule names and `licet run` closes ({desk}/server)" in ended.error
+    assert f"socket:connect:{desk}/server" in ended.uses
+
+
+def test_a_socket_that_the_command_made_is_no_use_of_another(desk: Path) -> None:
+    made = "import socket; s = socket.socket(socket.AF_UNIX); s.bind('own'); s.listen()"
+    ended = observe(*PYTHON, "-c", f"{made}; socket.socket(socket.AF_UNIX).connect('own')")
+    assert not [use for use in ended.uses if use.startswith("socket:")]
+
+
+def test_a_socket_without_a_path_is_mentioned(desk: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"\0licet-{os.getpid()}")
+        server.listen()
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('\\0licet-{os.getpid()}')"
+        ended = observe(*PYTHON, "-c", code)
+    assert "unix sockets without a path" in ended.error
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a file to another user")

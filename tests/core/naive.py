@@ -28,6 +28,7 @@ ACTIONS = {
     "storage": ("read", "write"),
     "tool": ("call",),
     "connector": ("use",),
+    "socket": ("connect",),
 }
 DOMAINS = tuple(ACTIONS)
 KINDS = ("tool-private", "session", "personality")
@@ -125,6 +126,7 @@ _SCOPES = {
     "storage": _same_name,
     "tool": _same_name,
     "connector": _same_name,
+    "socket": _same_name,
 }
 
 # What the small rules are made of. `z` and port 9 stand for everything that no rule names.
@@ -133,6 +135,7 @@ PORTS = (None, None, 80, 443)
 PATHS = ("*", "/", "/a", "/a/b", "/a/b/a", "/b", "/ab")
 REFERENCES = ("*", "a", "a/*", "a/b", "a/b/*", "a/b/c", "ab", "b/*")
 NAMES = ("*", "a", "b")
+SOCKETS = ("*", "/a", "/a/b")
 BINARIES = ("*", "a", "/a", "/a/b")
 SMALL_SCOPES = {
     "fs": PATHS,
@@ -142,6 +145,7 @@ SMALL_SCOPES = {
     "storage": ("*", *KINDS),
     "tool": NAMES,
     "connector": NAMES,
+    "socket": SOCKETS,
 }
 _CONCRETE = {
     "fs": ("/", "/a", "/a/b", "/a/b/a", "/b", "/ab", "/z", "/a/z", "/a/b/z", "/a/b/a/z", "/b/z", "/ab/z"),
@@ -151,6 +155,7 @@ _CONCRETE = {
     "storage": KINDS,
     "tool": ("a", "b", "z"),
     "connector": ("a", "b", "z"),
+    "socket": ("/a", "/a/b", "/z"),
 }
 _CONCRETE_HOSTS = ("z", "z.b", "z.a.b", "z.a", "b", "a.b", "a", "c.a.b", "z.c.a.b", "10.0.0.1", "[::1]", "get", "z.get")
 REQUESTS = tuple((protocol, method) for protocol in ("http", "https") for method in METHODS) + (("tcp", ""),)

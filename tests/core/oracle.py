@@ -41,6 +41,8 @@ def effect_of(use: Use) -> str:
         return "tcp" if use.action == "tcp" else EFFECT_OF[use.method]
     if use.domain == "storage":
         return "write" if (use.action, use.target) == ("write", "personality") else "read"
+    if use.domain == "socket":
+        return "other"
     return use.action if use.domain == "fs" else "read"
 
 

@@ -9,6 +9,7 @@ policy the flags only narrow it, and approve nothing.
 import json
 import os
 import shlex
+import stat
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -219,7 +220,7 @@ async def _program(ctx: Context, command: list[str]) -> int:
 
 AGENT = "command-line"  # in receipts and budgets of runs without a policy
 BY = "command line"  # who approved, in receipts
-NARROWED = ("fs", "network", "env")  # the domains that flags are about
+NARROWED = ("fs", "network", "env", "socket")  # the domains that flags are about
 HTTPS = 443  # programs reach HTTPS through a tunnel, so this is the port that most of them need
 _PLACE = late_pattern(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _EVERYTHING = ("*", "/")
@@ -240,9 +241,10 @@ class Flags(Struct, frozen=True):
     write: tuple[str, ...] = ()
     net: tuple[str, ...] = ()
     env: tuple[str, ...] = ()
+    socket: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        return any((self.read, self.write, self.net, self.env))
+        return any((self.read, self.write, self.net, self.env, self.socket))
 
 
 class Typed(Struct, frozen=True):
@@ -254,6 +256,7 @@ class Typed(Struct, frozen=True):
     env: tuple[str, ...]
     words: tuple[str, ...]  # the flags with these values, for the receipt
     typed: tuple[str, ...] = ()  # the values of --allow-write, as they were typed
+    socket: tuple[str, ...] = ()  # paths
 
     @property
     def missing(self) -> Iterator[Path]:
@@ -267,12 +270,13 @@ def understood(flags: Flags, places: Places) -> Typed:
     write = tuple(dict.fromkeys(_path("--allow-write", value, places) for value in flags.write))
     net = dict(_connection(value) for value in flags.net)
     env = dict.fromkeys(_variable(value) for value in flags.env)
-    named = (("read", read), ("write", write), ("net", net), ("env", env))
+    socket = tuple(dict.fromkeys(_socket(value, places) for value in flags.socket))
+    named = (("read", read), ("write", write), ("net", net), ("env", env), ("socket", socket))
     words = tuple(f"--allow-{name}={value}" for name, values in named for value in values)
     # A program gets the variables that its policy names, and `*` names none: so they are listed.
     names = filter(_is_variable, sorted(os.environ)) if "*" in env else env
     # Without PATH, `make` and compilers do not find the programs that they start.
-    return Typed(read, write, tuple(net.values()), tuple(dict.fromkeys(("PATH", *names))), words, flags.write)
+    return Typed(read, write, tuple(net.values()), tuple(dict.fromkeys(("PATH", *names))), words, flags.write, socket)
 
 
 def _path(flag: str, value: str, places: Places) -> str:
@@ -295,6 +299,21 @@ def _path(flag: str, value: str, places: Places) -> str:
         text = f"no rule can name `{visible(path)}`: expected {expected}; allow the directory above it"
         raise BadFlag(flag, text) from None
     return path
+
+
+def _socket(value: str, places: Places) -> str:
+    """The path of one socket. It must be there: a path with a slip of the pen would be a rule about nothing."""
+    path = _path("--allow-socket", value, places)
+    if not stat.S_ISSOCK(_mode(path)):
+        raise BadFlag("--allow-socket", f"found `{visible(value)}`, expected the path of a unix socket that is there")
+    return path
+
+
+def _mode(path: str) -> int:
+    try:
+        return os.stat(path).st_mode
+    except OSError:
+        return 0
 
 
 def _connection(value: str) -> tuple[str, str]:
@@ -346,18 +365,19 @@ def _check(flag: str, value: str) -> None:
 
 def manifest_text(typed: Typed, program: str, places: Places) -> str:
     """The manifest that the flags are; `program` is what the command starts. Raises `BadFlag`."""
-    effect = "full" if typed.write else "write_limited" if typed.net else "read_only"
+    effect = "full" if typed.write or typed.socket else "write_limited" if typed.net else "read_only"
     lines = [f"agent: {AGENT}", "capabilities:", f"  max_side_effect_class: {effect}"]
     if typed.read or typed.write:
         lines.append("  fs_reach:")
     for key, paths in (("read", typed.read), ("write", typed.write)):
         lines += [f"    {key}:", *(f"      - {_quoted(_spelled(path, places))}" for path in paths)] if paths else []
-    for key, values in (("grants", typed.net), ("env", typed.env)):
+    rules = (*typed.net, *(f"socket:connect:{_spelled(path, places)}" for path in typed.socket))
+    for key, values in (("grants", rules), ("env", typed.env)):
         lines += [f"  {key}:", *(f"    - {_quoted(value)}" for value in values)] if values else []
     lines += ["  process:", "    allowed_binaries:", f"      - {_quoted(_program_path(program, places))}"]
-    if typed.write or typed.net:
+    if typed.write or rules:
         lines.append(f"  approvals: {{write: manifest, delete: {'manifest' if typed.write else 'session'}}}")
-    if typed.write:
+    if effect == "full":
         lines.append("  budget: {max_cost_usd: 0}  # a class that deletes needs a budget, and a command costs nothing")
     return "\n".join((*lines, ""))
 

@@ -28,7 +28,7 @@ _NOTES = {
     ),
     "unanswered": "requests in HTTPS without an answer, which are no uses ({})",
     "metadata": "requests to cloud metadata, which no policy allows ({})",
-    "unix": "unix sockets, which no rule names and `licet run` closes ({})",
+    "unix": "unix sockets without a path, which `licet run` closes unless the program made them ({})",
     "kernel": "files of the kernel, which no rule can grant ({})",
     "32 bits": "what 32-bit programs touch ({})",
     "setuid": "what programs do with the rights of another user: they ran without them ({})",

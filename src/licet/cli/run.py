@@ -198,6 +198,13 @@ class _Split(click.Command):
 @click.option(
     "--allow-net", "net", metavar="HOST[:PORT]", multiple=True, help="Allow connections to a host.  [default port: 443]"
 )
+@click.option(
+    "--allow-socket",
+    "socket",
+    metavar="PATH",
+    multiple=True,
+    help="Allow to connect to one unix socket of this machine.",
+)
 @click.option("--allow-env", "env", metavar="NAME", multiple=True, help="Pass on an environment variable.")
 @click.option(
     "--save",
@@ -223,6 +230,7 @@ def command(
     write: tuple[str, ...],
     net: tuple[str, ...],
     env: tuple[str, ...],
+    socket: tuple[str, ...],
     save: Path | None,
     name: str | None,
     ask: bool,
@@ -242,6 +250,7 @@ def command(
       licet run --allow-read . -- grep -r TODO
       licet run --allow-read . --allow-write out -- make
       licet run --allow-read . --allow-net api.example.com --allow-env LANG -- ./report.sh
+      licet run --allow-read . --allow-socket "$SSH_AUTH_SOCK" -- ssh-add -l
       licet run --allow-net 127.0.0.1:8080 -- …     another port than 443, the default
       licet run --allow-read / --allow-net '*' -- … everything
 
@@ -273,7 +282,7 @@ def command(
     words: list[str] = _from_here(ctx.meta["command"], setting.workdir)
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
-    wanted = RunOptions(ask, session, purpose, task, secrets, state, Flags(read, write, net, env), save)
+    wanted = RunOptions(ask, session, purpose, task, secrets, state, Flags(read, write, net, env, socket), save)
     ctx.exit(run_program(ctx, manifest, name, setting, words, wanted, ctx.meta[AHEAD]))
 
 

@@ -20,6 +20,7 @@ from msgspec import Struct
 from licet.assemble.never_writable import closed_to_grants
 from licet.assemble.recording import RECORDINGS
 from licet.assemble.review import Places, review, state_directory
+from licet.core.algebra.domains import PATH_DOMAINS
 from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import NAME_PATTERN, Malformed, inside, visible
 from licet.core.algebra.set import CapabilitySet
@@ -518,7 +519,7 @@ def _entry(line: Line, policy: Manifest, where: Whereabouts) -> Entry:
 
 def _shortened(where: Whereabouts) -> Any:
     def short(rule: Capability) -> str:
-        if rule.domain not in ("fs", "process") or not rule.key.startswith("/"):
+        if rule.domain not in PATH_DOMAINS or not rule.key.startswith("/"):
             return str(rule)
         return f"{rule.domain}:{rule.action}:{where.short(rule.key)}"
 

@@ -211,7 +211,9 @@ def _effect(uses: Iterable[Use]) -> EffectClass:
     return "write_limited" if writes else "read_only"
 
 
-_NOUNS = {"fs": "", "network": "request", "process": "start", "tool": "call", "connector": "use"}
+_NOUNS = {
+    "fs": "", "network": "request", "process": "start", "tool": "call", "connector": "use", "socket": "connection",
+}  # fmt: skip
 
 
 def _noun(use: Use) -> str:

@@ -21,7 +21,7 @@ _CEILINGS = ("manifest", "personality")
 # What a recording shows, by its source. None shows which variables a program reads, or what licet stores for a tool;
 # that of a gateway does not show what the processes of servers do.
 SEEN = {
-    "program": frozenset({"fs", "network", "process"}),
+    "program": frozenset({"fs", "network", "process", "socket"}),
     "gate": frozenset({"fs", "network", "process", "secret", "tool"}),
     "gateway": frozenset({"tool"}),
 }

@@ -90,6 +90,7 @@ HEADINGS = {
     "storage": "Storage",
     "tools": "Other tools",
     "connectors": "Connectors",
+    "sockets": "Sockets of this machine",
     "denied": "Denied to every tool",
 }
 _NOUNS = {
@@ -101,6 +102,7 @@ _NOUNS = {
     "storage": ("store", "stores"),
     "tools": ("other tool", "other tools"),
     "connectors": ("connector", "connectors"),
+    "sockets": ("socket", "sockets"),
 }
 _OWN = "policy files and code of tools"
 

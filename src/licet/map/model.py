@@ -126,6 +126,7 @@ KIND_COLOURS: dict[ResourceKind, tuple[str, str]] = {
     "storage": ("#7c3aed", "#b79cff"),
     "tools": ("#52607a", "#a3b1c9"),
     "connectors": ("#0e7490", "#62d4ec"),
+    "sockets": ("#9f1239", "#fb7a90"),
 }
 CLASS_COLOURS: dict[EffectClass, tuple[str, str]] = {
     "read_only": ("#2f9e63", "#5fd494"),

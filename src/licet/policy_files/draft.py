@@ -80,6 +80,9 @@ def _put_rules(fit: Fit, spec: ToolSpec, rules: Sequence[Capability], label: str
             case "tool":
                 if not rule.defers and rule.key not in admitted:
                     fit.put("grants", str(rule), label)
+            case "socket":
+                if not rule.defers:
+                    fit.put("grants", str(rule), label)
             case "connector":
                 _put_connector(fit, rule, spec, label)
             case domain:

@@ -16,7 +16,7 @@ from typing import get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.scope import Malformed, path_key, visible
+from licet.core.algebra.scope import TOP, Malformed, path_key, visible
 from licet.core.decision.foreseen import address_problems, pair_problems, quorum_problems
 from licet.core.decision.request import Reason
 from licet.core.policy.inspection import expanded_file
@@ -133,6 +133,7 @@ def _read_policy(
         bundles = shared_layers(shared.content.value, but=assigned) if shared is not None and shared.content else ()
         problems += (*address_problems(manifest, bundles), *ceiling_problems(manifest))
         problems += (*quorum_problems(manifest), *pair_problems(manifest), *directory_problems(manifest))
+        problems += socket_problems(manifest)
     sound = all(problem.severity == "warning" for problem in problems)
     if manifest is not None and sound:
         manifest = with_pin(manifest, path)
@@ -150,6 +151,15 @@ def directory_problems(manifest: Manifest) -> Iterator[Problem]:
             found = f"the directory `{visible(rule.key)}`"
             hint = "name each program that licet itself may start; what these start in turn needs no line"
             yield Problem(origin, found, "the name of a program, or its path, which covers nothing below it", hint)
+
+
+def socket_problems(manifest: Manifest) -> Iterator[Problem]:
+    """Lines that allow every unix socket: among them are those that give root on this machine, so each is named."""
+    rules = [rule for layer in manifest.layers for rule in layer.allows if rule.capability.domain == "socket"]
+    for rule in dict.fromkeys(rules):
+        if rule.capability.key == TOP:
+            hint = "name each, such as `socket:connect:/run/postgresql/.s.PGSQL.5432`"
+            yield Problem(rule.origin, f"`{rule.capability}`", "the exact path of a socket", hint)
 
 
 def _organisation_alone(path: Path) -> PolicyDocument:

@@ -473,7 +473,7 @@ def grant_rules(grant: Grant) -> Rules:
     return list(kernel_paths(grant, private_root=False).rules)
 
 
-REACHED = frozenset(("fs", "network", "process"))  # domains that a process uses without a handle
+REACHED = frozenset(("fs", "network", "process", "socket"))  # domains that a process uses without a handle
 _WORDS = (
     ("read", landlock.READ),
     ("write", landlock.WRITE | landlock.SPECIAL),

@@ -17,6 +17,7 @@ MOST_FRAMES = 50  # frames; those of a traceback that a worker prints
 MEMORY_RESERVE = 1 << 20  # bytes; what a worker frees to report that its memory is used up
 LONGEST_ERROR = 20_000  # characters; the text of an error from a worker: the host shows fewer, without secrets
 MOST_SCRATCH_ENTRIES = 20_000  # entries; what is counted in a scratch directory: more exceed every limit
+MOST_KNOWN_HOSTS = 1 << 20  # bytes; a list of host keys, which programs see a copy of
 MOST_UNSEEN = 1 << 20  # bytes; the list of what git leaves out of a repository, for it to be shown with more names
 MOST_SESSION_ENTRIES = (
     500_000  # entries; the same for the scratch of a session of an agent: caches of packages lie there

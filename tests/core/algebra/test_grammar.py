@@ -25,7 +25,10 @@ ACCEPTED = grouped({
         "secret:read:" + "/".join(["x" * 255] * 3 + ["x" * 200, "x" * 55]), "storage:read:session",
         "storage:write:session", "storage:*:session", "storage:read:tool-private", "storage:write:personality",
         "storage:read:*", "storage:write:*", "storage:*:*", "tool:call:http_get", "tool:call:files/read.v2-x",
-        "tool:call:*", "tool:call:" + "x" * 128, "connector:use:github", "connector:use:*"],
+        "tool:call:*", "tool:call:" + "x" * 128, "connector:use:github", "connector:use:*",
+        "socket:connect:/run/docker.sock", "socket:connect:~/x.sock", "socket:connect:${workdir}/x.sock",
+        "socket:connect:*"],
+    "socket:connect:/run/docker.sock": ["socket:*:/run//docker.sock/"],
     "fs:read:*": ["fs:read:/"],
     "fs:*:*": ["fs:*:/"],
     "process:exec:/usr/bin/grep": ["process:exec:/usr//bin/./grep/"],
@@ -39,11 +42,11 @@ ACCEPTED = grouped({
 # As written, and a part of what the refusal says.
 MALFORMED = grouped({
     "`domain:action:scope`": ["", "fs", "fs:read", "nope:read", "*"],
-    "one of the domains fs, network, process, env, secret, storage, tool, connector": ["*:*:*"],
+    "one of the domains fs, network, process, env, secret, storage, tool, connector, socket": ["*:*:*"],
     "did you mean `fs`?": ["FS:read:/x", " fs:read:/x"],
     "one of the domains": ["file:read:/x"],
     "did you mean `network`?": ["netwrok:http:x"],
-    "expected one of the domains fs, network, process, env, secret, storage, tool, connector": ["zzz:read:x"],
+    "expected one of the domains fs, network, process, env, secret, storage, tool, connector, socket": ["zzz:read:x"],
     "did you mean `read`?": ["fs:raed:/x", "fs:READ:/x"],
     "after `fs:`": ["fs:exec:/x", "fs::/x", "fs:read,write:/x"],
     "after `network:`": ["network:get:x", "network:ftp:x"],
@@ -53,6 +56,8 @@ MALFORMED = grouped({
     "after `storage:`": ["storage:delete:session"],
     "after `tool:`": ["tool:use:x"],
     "after `connector:`": ["connector:call:x"],
+    "after `socket:`": ["socket:write:/x"],
+    "the path of one socket": ["socket:connect:/"],
     "a binary name": ["process:exec:", "process:exec:a b", "process:exec:a*", "process:exec:.", "process:exec:..",
         "process:exec:é", "process:exec:a\x00", "process:exec:" + "x" * 256],
     "an absolute path": ["process:exec:bin/x", "process:exec:./x"],
@@ -112,7 +117,7 @@ def test_a_refusal_names_the_part_that_is_wrong() -> None:
 
 @pytest.mark.parametrize("domain", ACTIONS)
 def test_every_action_of_a_domain_is_a_rule_and_star_is_all_of_them(domain: str) -> None:
-    scope = "session" if domain == "storage" else "/x" if domain == "fs" else "x"
+    scope = {"storage": "session", "fs": "/x", "socket": "/x"}.get(domain, "x")
     whole = Capability(f"{domain}:*:{scope}")
     for action in ACTIONS[domain]:
         assert whole.covers(Capability(f"{domain}:{action}:{scope}"))
@@ -272,7 +277,7 @@ def test_what_two_rules_have_in_common(one: str, other: str, expected: str | Non
 DEFERS = grouped({
     True: ["fs:read:*", "fs:*:/", "network:*:*", "network:https:*", "network:https:get", "network:read:https://*",
         "process:exec:*", "secret:read:*", "storage:read:*", "storage:*:*", "storage:write:*", "tool:call:*",
-        "connector:use:*", "env:read:*"],
+        "connector:use:*", "env:read:*", "socket:connect:*"],
     False: ["fs:read:/a", "fs:read:~", "network:*:*:80", "network:*:*.x.com", "process:exec:git", "secret:read:a/*",
         "storage:*:session", "storage:read:session", "tool:call:x"],
 })  # fmt: skip

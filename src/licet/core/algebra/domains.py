@@ -44,6 +44,7 @@ from licet.core.algebra.scope import (
     secret_reference,
     secret_text,
     secrets_below,
+    unix_socket,
     variable,
 )
 from licet.core.late_pattern import late_pattern
@@ -199,7 +200,7 @@ def _split_port(text: str) -> tuple[str, int | None]:
     return host, parse_port(rest[1:])
 
 
-PATH_DOMAINS = frozenset({"fs", "process"})  # their scopes may be paths, which may start with `~` or `${workdir}`
+PATH_DOMAINS = frozenset({"fs", "process", "socket"})  # their scopes may start with `~` or `${workdir}`
 STORAGE_KINDS = ("tool-private", "session", "personality")
 
 
@@ -304,6 +305,7 @@ DOMAINS: dict[str, Domain] = {
         _storage(),
         _named("tool", ("call",), _or_star(name), name_text, name_ancestors, name),
         _named("connector", ("use",), _or_star(name), name_text, name_ancestors, name),
+        _named("socket", ("connect",), _or_star(unix_socket), name_text, name_ancestors, unix_socket),
     )
 }
 
@@ -339,7 +341,7 @@ def phrases_for(domain: Domain, atoms: int) -> list[int]:
 
 
 # What a domain is called in reports, in the order of reports.
-ResourceKind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors"]
+ResourceKind = Literal["hosts", "paths", "secrets", "binaries", "env", "storage", "tools", "connectors", "sockets"]
 RESOURCE_KINDS: tuple[ResourceKind, ...] = get_args(ResourceKind)
 KIND_OF_DOMAIN: dict[str, ResourceKind] = {
     "network": "hosts",
@@ -350,6 +352,7 @@ KIND_OF_DOMAIN: dict[str, ResourceKind] = {
     "storage": "storage",
     "tool": "tools",
     "connector": "connectors",
+    "socket": "sockets",
 }
 
 

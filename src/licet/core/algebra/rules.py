@@ -303,6 +303,7 @@ def _kinds() -> dict[tuple[str, str, str], Kind]:
                 atom = domain.parse(action, scope or "*")[0]
                 own = domain.name == "storage" and scope != "personality"
                 effect = action if action in ("write", "delete") and not own else "read"
+                effect = "other" if domain.name == "socket" else effect
                 kinds[domain.name, action, scope] = Kind(domain.name, action, "", atom, effect)
     effects = {method: effect for effect, methods in domains.EFFECTS.items() for method in methods}
     for protocol in ("http", "https"):
@@ -340,7 +341,7 @@ def _parse(text: str) -> Use:
 
 
 def _named_use(domain: Domain, action: str, scope: str) -> Use:
-    if domain.name == "process" and "/" in scope:
+    if domain.name == "socket" or (domain.name == "process" and "/" in scope):
         scope = use_of_path("read", scope).target
     target = domain.target(scope)
     if domain.name == "storage":

@@ -371,6 +371,14 @@ def binary(text: str) -> str:
     return text
 
 
+def unix_socket(text: str) -> str:
+    """Check the path of exactly one unix socket."""
+    path = path_key(text)
+    if path == TOP:
+        raise Malformed(text, "the path of one socket, such as `/run/docker.sock`")
+    return path
+
+
 def name_ancestors(key: str) -> tuple[str, ...]:
     """The keys that cover a name: itself, then the top."""
     return (key, TOP) if key else (TOP,)

@@ -580,7 +580,7 @@ class CapabilitySet(Immutable):
 def expand_rule(rule: Capability, workdir: str, home: str) -> Capability:
     """Replace `${workdir}` or `~` at the start of a rule's path with a real directory."""
     root, slash, rest = rule.key.partition("/")
-    if rule.domain not in ("fs", "process") or root not in ("${workdir}", "~"):
+    if rule.domain not in PATH_DOMAINS or root not in ("${workdir}", "~"):
         return rule
     if root == "~" and not home:
         raise Malformed("~", "a user with a home directory", "set HOME, or write the whole path")

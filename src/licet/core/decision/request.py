@@ -52,6 +52,7 @@ Reason = Literal[
     "BINARY_NOT_ALLOWED",
     "ENV_NOT_ALLOWED",
     "STORAGE_NOT_DECLARED",
+    "SOCKET_NOT_ALLOWED",
     "RESOLVE_FAILED",
     "CONNECT_FAILED",
     "LIMIT_TIME",
@@ -93,6 +94,7 @@ REASON_OF_DOMAIN: dict[str, Reason] = {
     "storage": "STORAGE_NOT_DECLARED",
     "tool": "TOOL_NOT_IN_BUNDLE",
     "connector": "CONNECTOR_NOT_ALLOWED",
+    "socket": "SOCKET_NOT_ALLOWED",
 }
 
 

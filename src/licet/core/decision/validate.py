@@ -37,6 +37,7 @@ Category = Literal[
     "process",
     "env",
     "connector",
+    "socket",
     "side_effect_class",
     "sandbox",
     "arguments",

@@ -19,9 +19,15 @@ from licet.core.limits import DEEPEST_POINTER, LONGEST_ACK, LONGEST_NAME_IN_A_RE
 from licet.core.policy.flow import Flow, Label, ResultLabels, SecretSource
 
 UNTRUSTED = ResultLabels()
-ANY_READ = ("fs:read:*", "network:read:*", "env:read:*", "process:exec:*")  # what a program may do that nobody saw
+ANY_READ = (
+    "fs:read:*",
+    "network:read:*",
+    "env:read:*",
+    "process:exec:*",
+    "socket:connect:*",
+)  # what a program may do that nobody saw
 # What is data of a result. What only lets a call do something, such as a secret or a connector, is not.
-_READS = ("fs:read:", "fs:*:", "network:", "env:", "storage:read:", "storage:*:")
+_READS = ("fs:read:", "fs:*:", "network:", "env:", "socket:", "storage:read:", "storage:*:")
 KEYS = "#keys"  # how a field names the keys of a mapping
 # From the weakest to the strongest. `ack` is outside of the order: it says nothing about what was read.
 _STRENGTH: Mapping[Label, int] = {"untrusted": 0, "ack": 0, "identity": 1, "trusted": 2, "authored": 3}

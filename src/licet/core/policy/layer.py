@@ -91,6 +91,14 @@ class Layer(Struct, frozen=True, dict=True):
         """The uses that would pass if the layer had no denies."""
         return CapabilitySet(self._allows())
 
+    def allowed_texts(self) -> list[str]:
+        """What the layer allows, as digests have it: without what it passes in domains that are newer than digests.
+
+        So a policy that says nothing about sockets has the digest that it had before there were rules about them.
+        """
+        passed = {str(Capability(f"{domain}:*:*")) for domain in self.silent & _NEWER_THAN_DIGESTS}
+        return sorted(text for rule in self.allowed.allow if (text := str(rule)) not in passed)
+
     def nearest_allows(self, use: Use) -> list[Rule]:
         """The allows with the narrowest scope among those that cover a use, in the order of the file."""
         for key in use.keys:
@@ -135,6 +143,7 @@ class Layer(Struct, frozen=True, dict=True):
         return replace(self, allows=expanded(self.allows), denies=expanded(self.denies))
 
 
+_NEWER_THAN_DIGESTS = frozenset({"socket"})
 _ByKey = dict[str, list[tuple[int, Rule]]]  # the rules with a scope key, each with its number in the layer
 
 
@@ -193,7 +202,7 @@ _READS = (
     "connector:use:*",
 )
 _WRITES = ("fs:write:*", "network:write:*", "storage:write:personality")
-_BEYOND_WRITES = ("fs:delete:*", "network:delete:*", "network:*:other@*", "network:tcp:*")
+_BEYOND_WRITES = ("fs:delete:*", "network:delete:*", "network:*:other@*", "network:tcp:*", "socket:connect:*")
 
 FILE_DELETES = CapabilitySet(("fs:delete:*",))
 WRITES = CapabilitySet((*_WRITES, *_BEYOND_WRITES))

@@ -214,7 +214,7 @@ def document(manifest: ManifestFields) -> dict[str, Any]:
 
 def _layer(layer: Layer) -> dict[str, Any]:
     return {
-        "allow": [str(rule) for rule in layer.allowed.allow],
+        "allow": layer.allowed_texts(),
         "deny": [str(rule) for rule in layer.allowed.deny],
         # At class `write_limited` a rule that names `tcp` allows more than `*` does, so it is part of the meaning.
         "tcp": [str(rule) for rule in named_tcp(layer).allow],
@@ -414,7 +414,7 @@ class DataReader(Protocol):
 
 COMMANDS = "licet run"  # no tool can have this name, since names have no spaces
 PROGRAM = "run"  # what receipts call it
-COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*")
+COMMAND_NEEDS = ("fs:*:*", "network:*:*", "process:exec:*", "env:read:*", "socket:connect:*")
 COMMAND_DOMAINS = tuple(need.partition(":")[0] for need in COMMAND_NEEDS)
 
 

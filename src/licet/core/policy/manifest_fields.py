@@ -62,7 +62,7 @@ class Organisation(Struct, frozen=True, kw_only=True):
                 "format": 1,
                 "destinations": [
                     {
-                        "allow": sorted(str(rule) for rule in layer.allowed.allow),
+                        "allow": layer.allowed_texts(),
                         "deny": sorted(str(rule) for rule in layer.allowed.deny),
                     }
                     for layer in self.layers

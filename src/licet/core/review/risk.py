@@ -25,6 +25,7 @@ from licet.core.policy.addresses import common_ranges
 from licet.core.policy.layer import CLASSES, Layer, Rule, class_fits, named_tcp, permits
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.tool import ToolSpec
+from licet.core.review.socket_power import COMMANDS, KEYS, ROOT, SCREEN, UNKNOWN, socket_power
 from licet.core.values import Problem
 
 # What an unlimited rule allows, and what to write instead. Storage, tools and connectors are listed by name.
@@ -57,6 +58,7 @@ def ceiling_problems(manifest: Manifest) -> Iterator[Problem]:
     )
     # One line may be two rules, such as write and delete. It is reported once.
     yield from (_wide(rule) for rule in {(rule.origin, rule.key): rule for rule in wide}.values())
+    yield from _sockets(layers)
     yield from _run_by_others(layers)
     everything = {ipaddress.ip_network(text) for text in ("0.0.0.0/0", "::/0")}
     for ranges in filter(None, manifest.private):
@@ -129,6 +131,17 @@ def _run_by_others(layers: Iterable[Layer]) -> Iterator[Problem]:
         yield Problem(rule.origin, found, expected, "write `fs:read:` with the path of its file", "warning")
 
 
+def _sockets(layers: Iterable[Layer]) -> Iterator[Problem]:
+    """Say of each allowed socket what the program behind it can do, which no rule of licet bounds."""
+    rules = [rule for layer in layers if layer.kind != "protected paths" for rule in layer.allows]
+    for rule in dict.fromkeys(rule for rule in rules if rule.capability.domain == "socket"):
+        if rule.capability.key == TOP:
+            continue  # a problem of its own, in the reader of policy files
+        found = f"`{rule.capability}` under `{rule.key}`, which is {socket_power(rule.capability.key)}"
+        hint = "the program behind it runs outside of the walls, and so does what it passes back"
+        yield Problem(rule.origin, found, "sockets of programs whose every command you would allow", hint, "warning")
+
+
 def _wide(rule: Rule) -> Problem:
     opened, better = _EVERYTHING[rule.capability.domain]
     shown = str(rule.capability)
@@ -163,6 +176,11 @@ NATIVE = Risk("native", "critical", "runs code without walls")
 EVERYTHING = Risk("everything", "critical", "reaches everything of a kind, such as every host")
 DELETE = Risk("delete", "high", "deletes")
 SECRET_NETWORK = Risk("secret_network", "high", "holds a secret and can send it")
+ROOT_SOCKET = Risk("root_socket", "critical", "is root on this machine, through a socket")
+COMMAND_SOCKET = Risk("command_socket", "critical", "runs commands as you outside of the walls, through a socket")
+KEY_SOCKET = Risk("key_socket", "high", "uses your keys, through a socket")
+SCREEN_SOCKET = Risk("screen_socket", "high", "reaches your screen and keyboard, through a socket")
+SOCKET = Risk("socket", "high", "talks to a program outside of the walls, through a socket")
 NETWORK_WRITE = Risk("network_write", "medium", "writes to the network")
 PROGRAM = Risk("program", "medium", "starts programs")
 FILE_WRITE = Risk("file_write", "medium", "writes files")
@@ -174,7 +192,23 @@ FILE_READ = Risk("file_read", "low", "reads files")
 OTHER = Risk("other", "low", "uses variables, storage, tools or connectors")
 NOTHING = Risk("nothing", "none", "reaches nothing")
 RISKS = (
-    *(NATIVE, EVERYTHING, DELETE, SECRET_NETWORK, NETWORK_WRITE, PROGRAM, FILE_WRITE, SECRET, KEY_FILE, CHECKS),
+    *(
+        NATIVE,
+        EVERYTHING,
+        ROOT_SOCKET,
+        COMMAND_SOCKET,
+        DELETE,
+        SECRET_NETWORK,
+        KEY_SOCKET,
+        SCREEN_SOCKET,
+        SOCKET,
+        NETWORK_WRITE,
+        PROGRAM,
+        FILE_WRITE,
+        SECRET,
+        KEY_FILE,
+        CHECKS,
+    ),
     *(NETWORK_READ, FILE_READ, OTHER, NOTHING),
 )
 
@@ -186,6 +220,7 @@ _FILE_READ, _FILE_DELETE, _FILE_WRITE = (
 # licet does not see what a plain connection or an unknown method does, so both count as writes.
 _NETWORK_WRITE = sum(Capability(f"network:{text}").atoms for text in ("write:*", "*:other@*", "tcp:*"))
 _NETWORK_DELETE = Capability("network:delete:*").atoms
+_SOCKETS = {ROOT: ROOT_SOCKET, COMMANDS: COMMAND_SOCKET, KEYS: KEY_SOCKET, SCREEN: SCREEN_SOCKET, UNKNOWN: SOCKET}
 _OF_DOMAIN = {"secret": SECRET, "process": PROGRAM, "network": NETWORK_READ, "fs": FILE_READ}
 
 
@@ -203,6 +238,8 @@ def rule_risk(rule: Capability) -> Risk:
         return DELETE
     if rule.domain in ("fs", "network") and rule.atoms & writes:
         return FILE_WRITE if rule.domain == "fs" else NETWORK_WRITE
+    if rule.domain == "socket":
+        return _SOCKETS[socket_power(rule.key)]
     if _reads_keys(rule):
         return KEY_FILE
     return _OF_DOMAIN.get(rule.domain, OTHER)

@@ -19,6 +19,7 @@ from licet.core.algebra.scope import inside, is_address
 from licet.core.decision.foreseen import has_no_public_address
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.addresses import address_kind
+from licet.core.review.socket_power import socket_power
 
 _AGENT = "hooks, servers and commands of an agent that you start elsewhere"
 _HOOKS_OF_AGENT = "hooks and settings of a coding agent, which can switch off those that govern it"
@@ -513,6 +514,8 @@ def why_sensitive(
             return _why_variable(use.target)
         case "network":
             return _why_host(use)
+        case "socket":
+            return f"a socket of another program: {socket_power(use.target)}"
         case "fs":
             if use.action == "read" and where.toolchain(use.target):
                 return _why_keys(use.target, directories)

@@ -13,6 +13,7 @@ from licet.core.algebra.rules import Capability, Use
 from licet.core.algebra.set import CapabilitySet, Piece
 from licet.core.decision.folding import CEILINGS
 from licet.core.policy.layer import WRITES, Layer, Rule
+from licet.core.review.socket_power import socket_power
 from licet.core.values import Compared, Origin
 
 _NOTHING = CapabilitySet()
@@ -119,6 +120,8 @@ def ways_of(rule: Capability) -> tuple[str, ...]:
         action, method, protocol = domains.PHRASES[rule.atoms]
         words = (protocol, action if action != "*" else "", method)
         return (" ".join(word for word in words if word) or "any protocol",)
+    if rule.domain == "socket":
+        return (socket_power(rule.key),)
     return tuple(
         action for action, atoms in DOMAINS[rule.domain].actions.items() if action != "*" and atoms & rule.atoms
     )

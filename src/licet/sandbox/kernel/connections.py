@@ -1,9 +1,9 @@
-"""Makes the connections of a program's processes, so that they reach no unix socket but their own.
+"""Makes the connections of a program's processes, so that they reach no unix socket but their own and granted ones.
 
 A unix socket with a path can be reached from every network namespace, through read-only mounts, and past Landlock. So
 `connect` waits in the kernel until this process has made the connection: on a copy of the caller's socket, to a copy of
 the address. If the address is a path, it opens the file at its end, and connects to that very file, provided that one
-of the program's processes listens on it. Nothing that the caller changes meanwhile matters.
+of the program's processes listens on it, or that it is granted. Nothing that the caller changes meanwhile matters.
 
 A process that has restricted itself with Landlock would gain by a connection that is made for it. It gets none, but the
 kernel goes on if its socket is one of IPv4 or IPv6 and stays so: if no other thread can exchange the open file.
@@ -20,6 +20,7 @@ import socket
 import stat
 import struct
 import sys
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from typing import Final
 
@@ -44,8 +45,10 @@ class Connections:
     names: Final = frozenset({"connect", "listen", "landlock_restrict_self"})
     is_quick = False
 
-    def __init__(self) -> None:
+    def __init__(self, granted: Sequence[tuple[str, int, int]] = ()) -> None:
+        """Allow connections to `granted` sockets of the host too: paths with the device and inode that were checked."""
         self._lock = _thread.allocate_lock()
+        self._granted = dict(_checked_sockets(granted))
         # The files of sockets that the program has listened on, oldest first. They are kept open: the inode number of a
         # file that is gone could be that of a socket outside by now.
         self._files: dict[tuple[int, int], int] = {}
@@ -136,7 +139,7 @@ class Connections:
         about = os.fstat(found)
         with self._lock:
             listened = (about.st_dev, about.st_ino) in self._files
-        if listened:
+        if listened or (about.st_dev, about.st_ino) in self._granted:
             return found
         os.close(found)
         if stat.S_ISSOCK(about.st_mode):
@@ -155,6 +158,18 @@ def _make(listener: int, made: int, address: bytes, notice: Notice) -> None:
                 continue
             raise OSError(errno.ESRCH, "the caller is gone") from None
         return
+
+
+def _checked_sockets(granted: Sequence[tuple[str, int, int]]) -> Iterator[tuple[tuple[int, int], int]]:
+    """The sockets that are still the files that were checked, kept open: no other file then gets the inode."""
+    for path, device, inode in granted:
+        with suppress(OSError):  # it has gone meanwhile
+            file = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+            about = os.fstat(file)
+            if stat.S_ISSOCK(about.st_mode) and (about.st_dev, about.st_ino) == (device, inode):
+                yield (device, inode), file
+            else:
+                os.close(file)
 
 
 # A process that restricts itself is marked, and with it everything that it starts: a hard limit is inherited, and only

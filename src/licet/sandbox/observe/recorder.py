@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from licet.sandbox.inspection.inspected import Inspecting
 
 _FILES = ("read", "write", "delete")
+_RULE_OF = {"exec": ("process", "exec"), "connect": ("network", "tcp"), "unix": ("socket", "connect")}
 # The C library reads it through a link in /usr, and does without it behind walls.
 _DISPENSABLE = ("/etc/locale.alias",)
 
@@ -55,13 +56,13 @@ class GivenFiles:
     def __init__(self, runtime: Iterable[str], scratch: str | None) -> None:
         named = (*SYSTEM, *MADE_FILES, *_DISPENSABLE, *runtime, "/proc")
         self._readable = tuple(dict.fromkeys((*named, *map(os.path.realpath, named))))
-        self._scratch = (os.path.realpath(scratch),) if scratch else ()
+        self.scratch = (os.path.realpath(scratch),) if scratch else ()
 
     def cover(self, act: Act) -> bool:
         """Whether an act needs no rule."""
         if act.what == "read" and inside(act.target, self._readable):
             return True
-        return act.target in DEVICES or inside(act.target, self._scratch)
+        return act.target in DEVICES or inside(act.target, self.scratch)
 
 
 class Summary(Struct, frozen=True):
@@ -105,6 +106,7 @@ class Recorder:
         self._new: list[_Entry] = []
         self._texts: dict[Act, str] = {}  # of acts, as they are recorded; empty for those that are not
         self._notes: dict[str, dict[str, None]] = {}
+        self._made: set[str] = set()  # names that processes of the command have made
         self._seen: set[int] = set()
         self.unreadable = 0
         self._file = open_new(path)
@@ -122,6 +124,7 @@ class Recorder:
             return False
         is_new = self._use(process, text)
         if act.made:
+            self._made.add(act.target)
             self._entries[process, text].made = True
         return is_new
 
@@ -152,9 +155,11 @@ class Recorder:
 
     def _text(self, act: Act) -> str:
         """The use that an act is; empty for one that needs no rule, or that no rule can allow."""
-        if act.what in ("unix", "32 bits", "setuid", "direct"):
+        if act.what in ("32 bits", "setuid", "direct") or (act.what == "unix" and not act.target.startswith("/")):
             self.note(act.what, act.target)
             return ""
+        if act.what == "unix" and (act.target in self._made or inside(act.target, self._given.scratch)):
+            return ""  # a socket of its own
         if act.what in _FILES:
             if self._given.cover(act):
                 return ""
@@ -164,8 +169,7 @@ class Recorder:
                     self.note("kernel", act.target)
                 return ""
         try:
-            domain = "fs" if act.what in _FILES else "process" if act.what == "exec" else "network"
-            action = "tcp" if domain == "network" else act.what
+            domain, action = _RULE_OF.get(act.what, ("fs", act.what))
             text = str(Use(self._redact(f"{domain}:{action}:{act.target}")))
             text.encode()
         except (InvalidUse, UnicodeEncodeError):

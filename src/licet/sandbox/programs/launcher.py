@@ -276,7 +276,9 @@ def _first_process(
     near.close()
     seccomp.install(_filter_of_first(orders))
     counted = () if count is None else (counted_entries.CountedEntries(count),)
-    supervised = [SupervisedCalls(listener, (connections.Connections(), *counted)) for listener in listeners]
+    supervised = [
+        SupervisedCalls(listener, (connections.Connections(orders["sockets"]), *counted)) for listener in listeners
+    ]
     for calls in supervised:
         calls.start()
     status, crowded = _wait_for(binary, orders["limits"], supervised, watch)

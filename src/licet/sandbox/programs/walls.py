@@ -35,6 +35,7 @@ from licet.guard.limits import WRITTEN_PATHS
 from licet.guard.meter import Meter, SharedCount
 from licet.guard.ports import Http
 from licet.guard.real_paths import RealPaths
+from licet.own_files import read_regular
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
 from licet.sandbox.grant_paths import (
@@ -50,7 +51,20 @@ from licet.sandbox.grant_paths import (
 from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.entry_count import EntryCount
 from licet.sandbox.kernel.namespaces import DEVICES, PROXY, SHARED_MEMORY, TERMINALS
-from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_ENDING, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
+from licet.sandbox.limits import (
+    LAUNCHER_SECONDS,
+    LONGEST_ENDING,
+    LONGEST_LAUNCH_REPORT,
+    MOST_KNOWN_HOSTS,
+    MOST_PROGRAM_ENTRIES,
+)
+from licet.sandbox.programs.host_sockets import (
+    granted_sockets,
+    known_hosts,
+    reaches_ssh,
+    socket_variables,
+    ssh_variables,
+)
 from licet.sandbox.programs.program_files import (
     MADE_FILES,
     SYSTEM,
@@ -204,9 +218,11 @@ class _CallWalls:
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         own = of_binary(command, self._grant.reach)
+        sockets = granted_sockets(self._grant.reach) if self._unix else ()
         shown = self._shown(command, paths, self._seen_anyway(command, own))
         if self._spaces:
             shown = with_unseen(shown, placeholders.files, held_paths(self._grant.capabilities))
+        shown, ssh = self._with_ssh(shown)
         paths = self._with_keys_in_place(paths, shown)
         if shown.keys:  # a copy lies in the private root itself where only its file was granted
             alone = [path for path in (*paths.read, *paths.write) if real.of(path) in shown.keys]
@@ -228,6 +244,8 @@ class _CallWalls:
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
             environment |= shown.environment
+            environment |= socket_variables(sockets, os.environ)
+            environment = {**ssh, **environment}
             common = _with_copies(tuple(self._rules(own, command.runtime, places, real)), shown)
             granted = _with_copies(paths.rules, shown)
             orders: dict[str, Any] = {
@@ -240,6 +258,7 @@ class _CallWalls:
                 "network": self._http is not None,
                 "own_terminal": command.own_terminal,
                 "unix": self._unix,
+                "sockets": [(one.real, one.device, one.inode) for one in sockets],
                 "entries": self._most,
                 "scratch": ([*places], limits["scratch_mb"] * _MB),
                 "memory": [*(place for place in places if place not in kept.places), *kept.covered],
@@ -254,7 +273,7 @@ class _CallWalls:
                 },
                 # Where nothing of the host is shown, there is nothing to hide, but what a program has put there.
                 "mounts": {
-                    "read": (*SYSTEM, *paths.read, *named),
+                    "read": (*SYSTEM, *paths.read, *named, *(one.path for one in sockets)),
                     "found": tuple(own.items()),
                     "write": paths.write,
                     "hide": (*(path for path in paths.hide if kept.shows(path)), *shown.hide),
@@ -341,6 +360,16 @@ class _CallWalls:
     def _shown(self, command: Command, paths: KernelPaths, seen: Sequence[str]) -> Shown:
         """What the program sees besides, because keys are placed for it; `seen` is what no grant names."""
         return Shown()
+
+    def _with_ssh(self, shown: Shown) -> tuple[Shown, dict[str, str]]:
+        """The same with copies of the lists of host keys, and the variables for git, where ssh may connect."""
+        if self._http is None or not reaches_ssh(self._grant.reach):
+            return shown, {}
+        lists = known_hosts(os.path.expanduser("~"))
+        for path in lists:
+            with suppress(OSError):
+                shown = shown.with_copy(path, read_regular(path, MOST_KNOWN_HOSTS, links=False))
+        return shown, ssh_variables(lists)
 
     def _egress(self) -> "_LateEgress | None":
         return _LateEgress(self._grant, self._http) if self._http is not None else None
