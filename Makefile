@@ -24,6 +24,19 @@ demo: ## check, explain, surface and diff on a small agent
 	@$(ENVIRONMENT) .venv-demo requirements-demo.lock
 	@PATH="$(CURDIR)/.venv-demo/bin:$$PATH" sh examples/demo.sh
 
+# As an ordinary user; what another program has put there under that name is left alone.
+PROGRAM := $(HOME)/.local/lib/licet
+COMMAND := $(HOME)/.local/bin/licet
+
+install: ## licet for you, without this checkout: in ~/.local/lib/licet, and the command in ~/.local/bin
+	@mkdir -p "$(HOME)/.local/lib" "$(HOME)/.local/bin"
+	@if [ -e "$(COMMAND)" ] && [ "$$(readlink "$(COMMAND)")" != "$(PROGRAM)/bin/licet" ]; then \
+		echo "$(COMMAND) is there, and is not of \`make install\`: remove it first" >&2; exit 1; fi
+	@$(ENVIRONMENT) "$(PROGRAM)" requirements-demo.lock --copy
+	@ln -sfn "$(PROGRAM)/bin/licet" "$(COMMAND)"
+	@echo "· $(COMMAND)"
+	@case ":$$PATH:" in *":$(HOME)/.local/bin:"*) ;; *) echo '· not on your PATH yet: export PATH="$$HOME/.local/bin:$$PATH"';; esac
+
 transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
 
@@ -117,4 +130,4 @@ clean: ## remove everything that make made
 	@rm -rf .venv .venv-* .venv*.lock dist site mutants .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	@find src tests scripts benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-.PHONY: help demo transcripts test check test-all test-user test-interpreters test-peers lint compiled-tests format mutants mutants-sample bench record docs pictures reference wheel lock clean .venv
+.PHONY: help demo install transcripts test check test-all test-user test-interpreters test-peers lint compiled-tests format mutants mutants-sample bench record docs pictures reference wheel lock clean .venv

@@ -1,7 +1,8 @@
-"""Makes a virtual environment with exactly the packages that a lock file pins and, editable, licet itself.
+"""Makes a virtual environment with exactly the packages that a lock file pins and licet itself, editable or as a copy.
 
-Does nothing if the environment is up to date. The record of its contents is written last, so the next run starts an
-interrupted one over. Uses only the standard library, because it runs before anything is installed.
+Does nothing if the environment is up to date; a copy of licet is installed again each time. The record of its contents
+is written last, so the next run starts an interrupted one over. Uses only the standard library, because it runs before
+anything is installed.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ DIVERTING = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_NO_DEPS", 
 def main() -> None:
     """Bring the environment named on the command line up to date."""
     options = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    options.add_argument("folder", help="where the environment is, beside this project's Makefile")
+    options.add_argument("folder", help="where the environment is; a name is beside this project's Makefile")
     options.add_argument("lock", help="the hashed requirements, all of them wheels")
     options.add_argument(
         "--source-lock", help="hashed requirements that exist only as source, built with what `lock` has"
     )
     options.add_argument("--without-licet", action="store_true", help="leave licet itself out")
+    options.add_argument("--copy", action="store_true", help="install licet so that it needs this checkout no more")
     chosen = options.parse_args()
 
     target = ROOT / chosen.folder
@@ -39,7 +41,7 @@ def main() -> None:
         "packages": _digest(chosen.lock, chosen.source_lock),
     }
     licet = "" if chosen.without_licet else _digest("pyproject.toml")
-    if _held(target) == {**wanted, "licet": licet}:
+    if not chosen.copy and _held(target) == {**wanted, "licet": licet}:
         _compile(target, licet)
         return
     # If two makes run at once, the second waits here and then finds the environment ready.
@@ -49,11 +51,13 @@ def main() -> None:
         if wanted.items() - held.items():
             _fill(target, chosen.lock, chosen.source_lock)
             _record(target, {**wanted, "licet": ""})
-        if licet and held != {**wanted, "licet": licet}:
+        if licet and (chosen.copy or held != {**wanted, "licet": licet}):
             _say(f"{target.name}: installing licet")
-            _pip(target, "--no-deps", "--no-build-isolation", "--no-index", "--editable", str(ROOT))
+            how = ["--force-reinstall"] if chosen.copy else ["--editable"]
+            _pip(target, "--no-deps", "--no-build-isolation", "--no-index", *how, str(ROOT))
             _record(target, {**wanted, "licet": licet})
-    _compile(target, licet)
+    if not chosen.copy:  # pip has compiled a copy
+        _compile(target, licet)
 
 
 def _compile(target: Path, licet: str) -> None:

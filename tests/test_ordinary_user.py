@@ -52,7 +52,7 @@ ON_PROGRAMS_TRIED = ON_PROGRAMS if LONG else ON_PROGRAMS[::5]
 FILES_ON_PROGRAMS = sorted({Path(test.partition("::")[0]).stem for test in ON_PROGRAMS_TRIED})
 WASM_BUILDERS = () if LONG else ("componentize_py*",)  # large, and used by one test of the README alone
 OTHER_MACHINE = "made of numbers that"  # as `behind_walls` says it of an attack that exists on one architecture alone
-WHOLE = ("src", "tests", "examples")
+WHOLE = ("src", "tests", "examples", "docs")
 LONGEST = 1800  # seconds for all of it together, on a machine that has much else to do
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="pytest runs as an ordinary user already")

@@ -177,6 +177,16 @@ def test_an_unexpected_error_is_one_line_and_70() -> None:
     assert re.fullmatch(message("frame.licet_unexpected_valueerror_embedded_null"), result.stderr)
 
 
+def test_a_package_that_is_not_in_the_environment_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "licet.yaml").write_text("agent: a\n")
+    missing = "import sys; sys.modules['packaging'] = None; from licet.cli import program; program()"
+    command = [sys.executable, "-c", missing, "lock", "licet.yaml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("licet: `packaging`, which licet needs, is not installed in ")
+    assert "`pipx runpip licet install --ignore-installed packaging`" in done.stderr
+
+
 def test_an_unexpected_error_can_be_looked_into() -> None:
     result = run("check", "a\0b", LICET_DEBUG="1")
     assert isinstance(result.exception, ValueError)

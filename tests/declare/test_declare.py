@@ -61,6 +61,15 @@ def test_a_tool_carries_its_declaration() -> None:
     assert repr(double) == "<tool double: nothing>"
 
 
+def test_the_capabilities_of_a_tool_are_all_that_it_declares() -> None:
+    @tool(needs=["fs:read:/srv"], optional=["network:*:api.weather.gov"])
+    def look() -> None: ...
+
+    assert fetch_weather.capabilities == fetch_weather.needs
+    assert look.capabilities == CapabilitySet(["fs:read:/srv", "network:*:api.weather.gov"])
+    assert double.capabilities == CapabilitySet([])
+
+
 def test_a_tool_says_where_it_is_declared() -> None:
     origin = fetch_weather.spec.origin
     assert origin is not None

@@ -214,6 +214,10 @@ def _reported() -> Iterator[None]:
             raise
         if isinstance(error, FileNotFoundError) and _is_nowhere():
             _end(USAGE, "the current directory was removed: go to one that is there")
+        if isinstance(error, ModuleNotFoundError) and error.name and error.name.partition(".")[0] != "licet":
+            # Only packages of this environment are imported, and pipx shares some of its own with it.
+            missing = f"`{error.name}`, which licet needs, is not installed in {sys.prefix}: install licet there again"
+            _end(USAGE, f"{missing} (pipx: `pipx runpip licet install --ignore-installed {error.name}`)")
         from licet.core.algebra.scope import visible
         from licet.errors import LicetError
 

@@ -151,6 +151,11 @@ class Tool:
         return self.spec.optional
 
     @property
+    def capabilities(self) -> CapabilitySet:
+        """All that the tool declares: its needs, and what it uses if that is allowed."""
+        return self.spec.needs | self.spec.optional
+
+    @property
     def effect(self) -> EffectClass | None:
         """The class that it declares, or None."""
         return self.spec.effect

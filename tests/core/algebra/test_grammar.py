@@ -50,6 +50,8 @@ MALFORMED = grouped({
     "did you mean `read`?": ["fs:raed:/x", "fs:READ:/x"],
     "after `fs:`": ["fs:exec:/x", "fs::/x", "fs:read,write:/x"],
     "after `network:`": ["network:get:x", "network:ftp:x"],
+    "a program is granted by `process:exec:NAME`": ["fs:exec:/x", "network:exec:x"],
+    "no rule changes a variable of the host": ["env:write:PATH"],
     "after `process:`": ["process:run:x", "process:read:x"],
     "after `env:`": ["env:write:x"],
     "after `secret:`": ["secret:write:x"],

@@ -310,6 +310,14 @@ DOMAINS: dict[str, Domain] = {
 }
 
 
+# What people write who expect each domain to have the actions read, write, exec and delete.
+ELSEWHERE: dict[tuple[str, str], str] = {
+    ("fs", "exec"): "a program is granted by `process:exec:NAME`",
+    ("network", "exec"): "a program is granted by `process:exec:NAME`, a request by `network:https:post@HOST`",
+    ("env", "write"): "no rule changes a variable of the host; `env:read:NAME` also lets a tool set it for a program",
+}
+
+
 def split_text(text: str) -> tuple[Domain, str, str]:
     """Split `domain:action:scope`; `Malformed` if the domain or the action does not exist."""
     parts = str.split(text, ":", 2)
@@ -321,7 +329,8 @@ def split_text(text: str) -> tuple[Domain, str, str]:
             raise Malformed(parts[0], f"one of the domains {', '.join(DOMAINS)}", near_hint(parts[0].lower(), DOMAINS))
         raise Malformed(text, "`domain:action:scope`, such as `fs:read:/srv/data`")
     words = tuple(domain.actions)
-    raise Malformed(parts[1], f"one of {', '.join(words)} after `{domain.name}:`", near_hint(parts[1].lower(), words))
+    hint = ELSEWHERE.get((domain.name, parts[1])) or near_hint(parts[1].lower(), words)
+    raise Malformed(parts[1], f"one of {', '.join(words)} after `{domain.name}:`", hint)
 
 
 def parse_rule(text: str) -> tuple[str, int, str, int | None]:
