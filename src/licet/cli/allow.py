@@ -39,16 +39,18 @@ from licet.cli.output import fail, print_report, shortened, show, show_lines, sh
 from licet.core.algebra.rules import InvalidUse, Use
 from licet.core.algebra.scope import visible
 from licet.core.decision.request import REASON_OF_DOMAIN
+from licet.core.policy.layer import POLICY
 from licet.core.policy.manifest import COMMANDS, PROGRAM, Manifest, asked_tool, check_command_use
 from licet.core.review.policy_edits import ByHand
 from licet.core.review.sensitive import Whereabouts, why_sensitive
 from licet.core.values import CHECK_AND_RUN
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.additions import NotKept
-from licet.policy_files.policy_paths import NoHome, home_directory, shown_path
+from licet.policy_files.policy_paths import NoHome, home_directory, names_of_policy, shown_path
 from licet.policy_files.trust import TrustListError
 
 _RECEIPT = re.compile(r"r-[0-9a-f]+-\d+")
+_ESCAPED = re.compile(r"\\u[0-9a-f]{4}")  # as `visible` writes them
 _LACKING = frozenset({*REASON_OF_DOMAIN.values(), "SIDE_EFFECT_EXCEEDED"})  # what a line of policy may allow
 _ASKS = "`licet allow` asks a person, at a terminal"
 
@@ -246,11 +248,16 @@ def _of_receipt(
 
 
 def _refused_uses(entry: Mapping[str, Any]) -> tuple[Use, ...]:
-    """The uses that rules were missing for, each once. A program chose what it tried, and a model what it asked for."""
+    """The uses that rules were missing for, each once. A program chose what it tried, and a model what it asked for.
+
+    Receipts have characters that cannot be seen as escapes: what they stand for is not known any more.
+    """
     found: dict[Use, None] = {}
     for event in entry["events"]:
         text = str(event.get("capability") or "")
         if event["kind"] == "CapabilityDenied" and event.get("reason") in _LACKING and not text.startswith("tool:"):
+            if _ESCAPED.search(text):
+                raise ByHand("its name has characters that cannot be seen")
             try:
                 found[Use(text)] = None
             except InvalidUse:  # such as an event that stands for many
@@ -282,6 +289,8 @@ def _check_ordinary(use: Use, workdir: str) -> None:
         # A delete is judged as a write of the same name is: here a person agrees to it.
         judged = Use(f"{use.domain}:write:{use.target}") if use.effect == "delete" and use.domain == "fs" else use
         if use.domain == "fs":
+            if judged.action == "write" and names_of_policy(use.target, workdir):
+                raise ByHand(POLICY)
             if why := why_not_advised(judged, workdir):
                 raise ByHand(why)
             if (real := real_use(use)) != use:

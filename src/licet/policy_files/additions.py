@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from licet.policy_files.draft import server_lines, word
+from licet.policy_files.draft import double_quoted, server_lines, word
 
 MARK = "learned:"  # how the comments of `licet learn` begin
 ALLOWED = "allowed:"  # and those of `licet allow`
@@ -118,7 +118,7 @@ def with_allowed(text: str, items: Sequence[Entry], values: Mapping[tuple[str, .
     new = text if text.endswith("\n") or not text else f"{text}\n"
     try:
         for entry in items:
-            new = _extended(new, entry.key, [entry])
+            new = _in_brackets(new, entry) or _extended(new, entry.key, [entry])
         for key, value in values.items():
             new = _with_value(new, key, value, comment)
         _check_comments(text, new)
@@ -133,6 +133,19 @@ def with_allowed(text: str, items: Sequence[Entry], values: Mapping[tuple[str, .
     if changed != expected:
         raise NotKept("the new lines would say something else there")
     return new
+
+
+def _in_brackets(text: str, entry: Entry) -> str:
+    """The text with an item at the end of a list that is written on one line; empty if there is no such list."""
+    node = _find(text, entry.key)
+    is_line = isinstance(node, yaml.SequenceNode) and node.flow_style and node.start_mark.line == node.end_mark.line
+    if not is_line:
+        return ""
+    lines, number, end = text.splitlines(keepends=True), node.start_mark.line, node.end_mark.column - 1
+    line, comma = lines[number], ", " if node.value else ""
+    comment = f"{' ' * _indent_of(line)}# {entry.mark} {entry.comment}: {double_quoted(entry.text)}\n"
+    lines[number] = f"{comment}{line[:end].rstrip()}{comma}{double_quoted(entry.text)}{line[end:]}"
+    return "".join(lines)
 
 
 def _with_value(text: str, key: tuple[str, ...], value: str, comment: str) -> str:
