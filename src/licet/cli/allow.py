@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,7 +19,6 @@ from msgspec import Struct
 from licet.assemble import Places
 from licet.assemble.acceptance import PolicyMoved
 from licet.assemble.policy_change import (
-    Govern,
     NotWritable,
     PolicyChange,
     Unsound,
@@ -32,7 +32,7 @@ from licet.backends.approvals.requests import CannotAnswer
 from licet.cli.advised_paths import real_use, why_not_advised
 from licet.cli.diff import show_changes
 from licet.cli.discovery import Named, complete_words, find_policy, named_first, nothing_here, require_trust
-from licet.cli.explain import one_use
+from licet.cli.explain import agent_of_tool, one_use, with_tools_of_agent
 from licet.cli.limits import USES_SHOWN
 from licet.cli.options import FILE, MANIFEST, Setting, json_option, read_sound, state_of_manifest, state_of_policy
 from licet.cli.output import fail, print_report, shortened, show, show_lines, show_problems, wants_json
@@ -111,7 +111,7 @@ def command(ctx: click.Context, words: tuple[str, ...], workdir: Path | None, st
     \b
     Exit codes:
       0  written, or it is allowed already
-      1  nothing was written: you did not agree, there is no terminal, it is not for this command, the files have errors
+      1  nothing was written: no agreement, no terminal, not for this command, or the files have errors
       2  bad command line, or not a concrete use
     """
     try:
@@ -160,7 +160,7 @@ def _allow(ctx: click.Context, words: tuple[str, ...], workdir: Path | None, sta
         policy.places,
         standing_state,
         comment=wish.comment,
-        admit=_admitted_for(wish.tool),
+        admit=partial(with_tools_of_agent, tool=wish.tool),
         is_shared=policy.is_shared,
     )
     if change is None:
@@ -198,7 +198,7 @@ def _of_words(ctx: click.Context, words: tuple[str, ...], policy: Policy, manife
     if not words:
         raise click.UsageError("Missing argument 'USE', such as `licet allow write out.txt`.", ctx)
     tool, rest = PROGRAM, words
-    if words[0] == PROGRAM or words[0] in manifest.admissions or _agent_of(words[0]):
+    if words[0] == PROGRAM or words[0] in manifest.admissions or agent_of_tool(words[0]):
         tool, rest = words[0], words[1:]
     if not rest:
         raise click.UsageError(f"Missing argument 'USE': what may `{visible(tool)}` do?", ctx)
@@ -299,29 +299,6 @@ def _check_ordinary(use: Use, workdir: str) -> None:
             raise ByHand(why)
     except InvalidUse:
         raise ByHand("no rule can name it") from None
-
-
-def _agent_of(tool: str) -> str:
-    """The coding agent whose tool this is; empty if it is none."""
-    from licet.core.policy.servers import CODING_AGENTS
-
-    name, dot, _ = tool.partition(".")
-    return name if dot and name in CODING_AGENTS else ""
-
-
-def _admitted_for(tool: str) -> Govern:
-    """What admits the built-in tools of a coding agent, which no policy declares."""
-    agent = _agent_of(tool)
-    if not agent:
-        return lambda manifest: manifest
-    from licet.hooks.agent_tools import admit_built_in, agent_tools
-    from licet.hooks.agents import AGENTS
-
-    def admitted(manifest: Manifest) -> Manifest:
-        tools = agent_tools(manifest, agent, AGENTS[agent].tools.values())
-        return admit_built_in(manifest, tools).declare(one.spec for one in tools)
-
-    return admitted
 
 
 # What is shown --------------------------------------------------------------------------------------------------------

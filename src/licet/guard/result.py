@@ -1,5 +1,6 @@
 """The result of a call: a value or a refusal, with its events, cost, approvals and receipt."""
 
+import shlex
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -15,6 +16,7 @@ from licet.core.decision.decision import (
     all_events,
     explain,
     ran_until,
+    reach_behind,
 )
 from licet.core.decision.request import FLOW_REASONS, Ground, Reason, Request
 from licet.core.values import money_text
@@ -25,6 +27,7 @@ from licet.guard.ports import Agreement
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
 
+_FOUND = "licet.yaml"  # the name of a policy that commands find by themselves
 _ASKED: frozenset[Reason] = frozenset({"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"})
 
 
@@ -121,9 +124,26 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
                 lines.append(ran_until(money_text(self.cost_usd)))
         if self.programs is not None and self.programs.missing:
             lines.append(f"  {'degraded':<14}its programs ran without {', '.join(self.programs.missing)}")
+        if allowing := self.allowing:
+            lines.append(f"  {'or run':<14}{allowing}")
         if self.repeats:
             lines.append(f"  {'repeats':<14}{self.repeats}: nothing ran again")
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
+
+    @property
+    def allowing(self) -> str:
+        """The command line after which a person has allowed what was refused; empty if that takes more than lines."""
+        decision = self._refusal
+        if not self.receipt or not isinstance(decision, Deny):
+            return ""
+        from licet.core.review.policy_edits import is_allowable  # only refusals that are explained need it
+
+        if not is_allowable(decision):
+            return ""
+        reach = reach_behind(decision)
+        file = reach.manifest.origin.file if reach is not None else ""
+        found = file.rpartition("/")[2] == _FOUND
+        return f"licet allow {self.receipt}{'' if found else f' --manifest {shlex.quote(file)}'}"
 
     @property
     def _heading(self) -> str:

@@ -606,7 +606,8 @@ def _reason(result: Result, own: str = "") -> str:
     rules = _rules(result)
     place = next((str(rule.origin) for rule in rules if rule.origin and rule.origin.line), "")
     where, fixes = f" ({place})" if place else "", _fixes(rules)
-    return f"licet refuses this call: {line[:REASON_CHARACTERS]}{where}{fixes}; {receipt}"
+    allowing = f"; a person allows it with `licet allow {result.receipt}`" if result.allowing else ""
+    return f"licet refuses this call: {line[:REASON_CHARACTERS]}{where}{fixes}; {receipt}{allowing}"
 
 
 def _question(name: str, rules: Sequence[Ground], unmet: Sequence[str]) -> str:

@@ -10,15 +10,16 @@ from msgspec import Struct
 
 from licet.core.algebra.rules import Capability, Use
 from licet.core.decision.decide import decide
-from licet.core.decision.decision import Deny
+from licet.core.decision.decision import Deny, reach_behind
 from licet.core.decision.fixes import Addition, layer_steps, narrowest, rule_text
 from licet.core.decision.folding import CEILINGS
 from licet.core.decision.foreseen import foreseen
 from licet.core.decision.reach import Reach, reach_of
-from licet.core.decision.request import Request
+from licet.core.decision.request import Ground, Request
 from licet.core.policy.layer import ELEVATED, Layer, class_fits, named_tcp, weakest_class
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.servers import tool_parts
+from licet.core.review.sensitive import Whereabouts, why_sensitive
 
 
 class Setting(Struct, frozen=True):
@@ -50,17 +51,30 @@ def policy_edits(manifest: Manifest, tool: str, use: Use) -> tuple[Edit, ...]:
         return ()
     fixes = tuple(dict.fromkeys(ground.fix for ground in decision.rules if ground.fix))
     try:
-        return _edits(manifest, tool, use, decision)
+        return _edits(reach_of(manifest, tool), use, decision.rules)
     except ByHand as why:
         raise ByHand(str(why), fixes) from None
 
 
-def _edits(manifest: Manifest, tool: str, use: Use, decision: Deny) -> tuple[Edit, ...]:
-    reach = reach_of(manifest, tool)
+def is_allowable(denied: Deny) -> bool:
+    """Whether `licet allow` would write lines for a refusal, as far as a policy tells, which must be a file."""
+    reach, use = reach_behind(denied), denied.use
+    if reach is None or use is None or not reach.manifest.files:
+        return False
+    roots = reach.manifest.roots
+    where = Whereabouts(roots.get("${workdir}", ""), roots.get("~", ""))
+    try:
+        edits = _edits(reach, use, denied.rules)
+    except ByHand:
+        return False
+    return bool(edits) and (use.effect == "delete" or not why_sensitive(use, where))
+
+
+def _edits(reach: Reach | None, use: Use, rules: tuple[Ground, ...]) -> tuple[Edit, ...]:
     if reach is None or reach.grounds:
-        raise ByHand("; ".join(str(ground) for ground in decision.rules))
+        raise ByHand("; ".join(map(str, rules)))
     obstacles = reach.obstacles_of(use)
-    if others := [ground for ground in decision.rules if ground not in obstacles]:
+    if others := [ground for ground in rules if ground not in obstacles]:
         raise ByHand("; ".join(map(str, others)))  # such as an address
     for layer in reach.layers:
         _check_no_deny(layer, use)
