@@ -36,13 +36,14 @@ from licet.cli.explain import agent_of_tool, one_use, with_tools_of_agent
 from licet.cli.limits import USES_SHOWN
 from licet.cli.options import FILE, MANIFEST, Setting, json_option, read_sound, state_of_manifest, state_of_policy
 from licet.cli.output import fail, print_report, shortened, show, show_lines, show_problems, wants_json
-from licet.core.algebra.rules import InvalidUse, Use
-from licet.core.algebra.scope import visible
+from licet.core.algebra.rules import InvalidUse, Use, use_of_path
+from licet.core.algebra.scope import inside, visible
+from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import REASON_OF_DOMAIN
 from licet.core.policy.layer import POLICY
 from licet.core.policy.manifest import COMMANDS, PROGRAM, Manifest, asked_tool, check_command_use
 from licet.core.review.policy_edits import ByHand
-from licet.core.review.sensitive import Whereabouts, why_sensitive
+from licet.core.review.sensitive import TRUSTED, Whereabouts, why_sensitive
 from licet.core.values import CHECK_AND_RUN
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.additions import NotKept
@@ -100,7 +101,7 @@ def command(ctx: click.Context, words: tuple[str, ...], workdir: Path | None, st
     \b
       licet allow r-1f3a9c-12                    what this call was refused
       licet allow r-1f3a9c-12 https://a.example  one of several things that it was refused
-      licet allow write out/report.txt           for any command of `licet run`
+      licet allow write out                      for any command of `licet run`
       licet allow fetch_weather https://api.weather.gov
       licet allow agent.yaml run /srv/data       in a policy that you name
 
@@ -111,7 +112,7 @@ def command(ctx: click.Context, words: tuple[str, ...], workdir: Path | None, st
     \b
     Exit codes:
       0  written, or it is allowed already
-      1  nothing was written: no agreement, no terminal, not for this command, or the files have errors
+      1  nothing was written: no agreement, no terminal, not for this command, errors in the files
       2  bad command line, or not a concrete use
     """
     try:
@@ -151,7 +152,8 @@ def _allow(ctx: click.Context, words: tuple[str, ...], workdir: Path | None, sta
     else:
         wish = _of_words(ctx, words, policy, manifest)
     for use in wish.uses:
-        _check_ordinary(use, policy.places.workdir)
+        _check_ordinary(use, policy.places.workdir, manifest)
+        _check_helps(use, asked_tool(wish.tool, manifest)[0])
     standing_state = state or state_of_policy(policy.path)
     change = plan(
         policy.path,
@@ -283,14 +285,38 @@ def _fail_without_use(entry: Mapping[str, Any]) -> NoReturn:
     raise ByHand(f"{receipt} was refused for {reason}: {visible('; '.join(entry['rules']) or entry['error'])}")
 
 
-def _check_ordinary(use: Use, workdir: str) -> None:
+def _check_helps(use: Use, tool: str) -> None:
+    """Exit where a line would be of no use: walls let a program make a name only in a directory that it may write."""
+    if tool == COMMANDS and f"{use.domain}:{use.action}" == "fs:write" and not os.path.lexists(use.target):
+        why = "is not there, and a program makes a new file only where it may write the directory"
+        folder = shlex.quote(os.path.dirname(use.target))
+        fail(f"{visible(use.target)} {why}: make it first, or `licet allow write {folder}`")
+
+
+def _check_closed(use: Use, workdir: str, manifest: Manifest) -> None:
+    """Raise `ByHand` for a write of policy, and of a directory with names that other programs act on.
+
+    Such names are let through where the policy denies them. Those that are missing count in the working directory.
+    """
+    if any(inside(use.target, (name,)) for name in names_of_policy(use.target, workdir)):
+        raise ByHand(POLICY)
+    denied = CapabilitySet(["fs:write:*"], [rule.capability for layer in manifest.layers for rule in layer.denies])
+    for trusted in TRUSTED if os.path.isdir(use.target) or inside(workdir, (use.target,)) else ():
+        path = os.path.join(use.target, trusted.path)
+        is_expected = trusted.closing == "always" and inside(workdir, (use.target,))
+        is_closed = trusted.closing == "never" or not (is_expected or os.path.lexists(path))
+        if not is_closed and denied.has(use_of_path("write", path)):
+            raise ByHand(f"`{visible(path)}` is in it, and not denied: {trusted.why}")
+
+
+def _check_ordinary(use: Use, workdir: str, manifest: Manifest) -> None:
     """Raise `ByHand` for what nobody should open by agreeing to a line that somebody else began."""
     try:
         # A delete is judged as a write of the same name is: here a person agrees to it.
         judged = Use(f"{use.domain}:write:{use.target}") if use.effect == "delete" and use.domain == "fs" else use
         if use.domain == "fs":
-            if judged.action == "write" and names_of_policy(use.target, workdir):
-                raise ByHand(POLICY)
+            if judged.action == "write":
+                _check_closed(judged, workdir, manifest)
             if why := why_not_advised(judged, workdir):
                 raise ByHand(why)
             if (real := real_use(use)) != use:
