@@ -73,7 +73,8 @@ class PolicyChange(Struct, frozen=True):
     changes: Changes
     is_accepted: bool  # whether the old policy is on the trust list, so that the new one will be
     lock: Lock | None  # the new one; None if there is none
-    standing: StandingApproval | None  # bound anew
+    standing: StandingApproval | None  # of the old policy
+    standing_goes_on: bool  # bound anew, since the new policy writes and deletes no more
 
     @property
     def digest(self) -> str:
@@ -164,9 +165,11 @@ def plan(
     declaring = {edit.key[1] for edit in edits if edit.key[0] == "tools"}
     lock = own.lock and _lock_with(own.lock, path, (text, new_text), declaring, new.digest)
     known = acceptance(path, own.digest, lock_state(own)).answer == "accepted"
-    standing = _standing_kept(path, own, new, state)
-    changes = diff(own, new)
-    return PolicyChange(path, before, new_text.encode(), tuple(edits), own, new, changes, known, lock, standing)
+    standing = _standing_of(path, own, state)
+    goes_on = standing is not None and own.approvals.keys is None and not _writes_more(own, new)
+    return PolicyChange(
+        path, before, new_text.encode(), tuple(edits), own, new, diff(own, new), known, lock, standing, goes_on
+    )
 
 
 def _decoded(path: Path, content: bytes) -> str:
@@ -227,18 +230,15 @@ def _locked(path: Path, text: str, tools: set[str]) -> dict[str, LockedTool]:
     return {} if manifest is None else locked_tools(manifest, [manifest.declare(()).tools[name] for name in tools])
 
 
-def _standing_kept(path: Path, old: Manifest, new: Manifest, state: State) -> StandingApproval | None:
-    """The standing approval that goes on under the new policy: where that writes and deletes no more than the old."""
-    if (
-        not deletes_to_approve(old)
-        or deletes_to_approve(old) != deletes_to_approve(new)
-        or new.max_effect != old.max_effect
-    ):
-        return None
+def _standing_of(path: Path, manifest: Manifest, state: State) -> StandingApproval | None:
+    known = replace(manifest, standing=None, standing_problem="")
+    return with_standing(known, path, state).standing if deletes_to_approve(manifest) else None
+
+
+def _writes_more(old: Manifest, new: Manifest) -> bool:
+    """Whether a policy lets anything write or delete more than the one before it."""
     more = CapabilitySet(piece.rule for piece in meet_written_layers(new.layers) - meet_written_layers(old.layers))
-    if (more & WRITES).allow or old.approvals.keys is not None:
-        return None
-    return with_standing(replace(old, standing=None, standing_problem=""), path, state).standing
+    return bool((more & WRITES).allow) or not class_fits(new.max_effect, old.max_effect)
 
 
 def put_in_force(change: PolicyChange, places: Places, state: State) -> Written:
@@ -265,7 +265,9 @@ def put_in_force(change: PolicyChange, places: Places, state: State) -> Written:
         raise PolicyMoved(f"{path} changed while it was written: review it with `licet diff` and `licet trust`")
     if change.is_accepted:
         accept_policy(path, written)
-    bound = "" if change.standing is None else _bound_anew(change.standing, written, state)
+    bound = ""
+    if change.standing is not None and change.standing_goes_on:
+        bound = _bound_anew(change.standing, written, state)
     return Written(change.is_accepted, change.lock is not None, bound)
 
 

@@ -352,9 +352,8 @@ def _consequences(change: PolicyChange) -> list[str]:
     if not change.is_accepted:
         lines.append("the policy is not accepted as it is now, and stays so: `licet trust` accepts it")
     if change.standing is not None:
-        lines.append(f"its standing approval of deletes, {change.standing.id}, goes on until it ends")
-    elif change.old.standing is not None:
-        lines.append(f"its standing approval of deletes, {change.old.standing.id}, ends: `licet trust` gives one again")
+        text = "goes on until it ends" if change.standing_goes_on else "ends: `licet trust` gives one again"
+        lines.append(f"its standing approval of deletes, {change.standing.id}, {text}")
     return lines
 
 
@@ -378,5 +377,6 @@ def _document(change: PolicyChange, wish: Wish) -> dict[str, object]:
         "changes": change.changes.document(),
         "accepted": change.is_accepted,
         "standing": change.standing.id if change.standing is not None else None,
+        "standing_goes_on": change.standing_goes_on,
         "written": False,
     }
