@@ -8,7 +8,9 @@ import os
 import re
 import shlex
 import sys
+import termios
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -42,6 +44,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.request import REASON_OF_DOMAIN
 from licet.core.policy.layer import POLICY
 from licet.core.policy.manifest import COMMANDS, PROGRAM, Manifest, asked_tool, check_command_use
+from licet.core.review.mixed_scripts import mixed_look
 from licet.core.review.policy_edits import ByHand
 from licet.core.review.sensitive import TRUSTED, Whereabouts, why_sensitive
 from licet.core.values import CHECK_AND_RUN
@@ -175,6 +178,8 @@ def _allow(ctx: click.Context, words: tuple[str, ...], workdir: Path | None, sta
         show(f"nothing was written: {_ASKS}", err=True, colour="yellow")
         ctx.exit(1)
     _show(change, wish)
+    with suppress(termios.error):
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)  # what was typed before it was shown is no answer to it
     if not click.confirm(f"change {visible(shown_path(change.path))} like this?", err=True):
         show("nothing was written", err=True)
         ctx.exit(1)
@@ -343,12 +348,13 @@ def _show(change: PolicyChange, wish: Wish) -> None:
     show_lines(f"  {line}" for line in change.lines)
     show("what it allows more:")
     show_changes(change.changes, shortened(None))
-    for line in _consequences(change):
+    for line in _consequences(change, wish):
         show(line)
 
 
-def _consequences(change: PolicyChange) -> list[str]:
-    lines = []
+def _consequences(change: PolicyChange, wish: Wish) -> list[str]:
+    hosts = [use.target for use in wish.uses if use.domain == "network"]
+    lines = [f"`{host}` {looks}" for host in hosts if (looks := mixed_look(host))]
     if not change.is_accepted:
         lines.append("the policy is not accepted as it is now, and stays so: `licet trust` accepts it")
     if change.standing is not None:

@@ -48,6 +48,7 @@ from licet.core.decision.foreseen import (
 from licet.core.decision.placing import handed_over, placing_problems, word_notes
 from licet.core.policy.terms import APPROVED_IN_REVIEW
 from licet.core.review.flow_warnings import flow_warnings
+from licet.core.review.mixed_scripts import mixed_script_problems
 from licet.core.review.risk import native_problems, unpermitted_problems
 from licet.core.values import Origin, Problem
 from licet.lint.judge import RULES, Finding
@@ -125,6 +126,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         # About this machine. A policy and its lock are also checked on others, where nobody gives approvals.
         found += standing_problems(policy.manifest) if not locked else ()
         found += closed_address_problems(policy.manifest)
+        found += mixed_script_problems(policy.manifest)
         found += server_delete_problems(replace(policy.manifest, standing=APPROVED_IN_REVIEW))
         found += session_budget_problems(policy.manifest)
         found += server_grant_problems(policy.manifest, places.workdir, places.home)

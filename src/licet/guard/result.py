@@ -157,6 +157,8 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
                 return f"timed out: `{self.tool}` was stopped"
             case "CONNECT_FAILED" | "RESOLVE_FAILED":
                 return f"failed: `{self.tool}` could not reach {self._decision.use}"
+            case "FROZEN":
+                return f"frozen: `{self.tool}` was not called"
             case _ if self.code == "not_available":
                 return f"not available: `{self.tool}` was not called"
             case "LEDGER_UNAVAILABLE" if self.code == "execution_failed":
