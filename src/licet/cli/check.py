@@ -89,7 +89,7 @@ def command(
     files = files or (named_or_found(None, "FILE...").path,)
     if locked and (setting.workspace or setting.personality):
         raise click.UsageError("--locked is about the policy alone, without --workspace and --personality")
-    problems = sorted({problem for file in files for problem in _problems(file, setting, locked=locked)}, key=_order)
+    problems = sorted({problem for file in files for problem in problems_of(file, setting, locked=locked)}, key=_order)
     errors = sum(problem.severity == "error" for problem in problems)
     notes = sum(problem.severity == "note" for problem in problems)
     warnings = len(problems) - errors - notes
@@ -103,7 +103,8 @@ def command(
     ctx.exit(1 if errors else 0)
 
 
-def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
+def problems_of(file: Path, setting: Setting, *, locked: bool = False) -> list[Problem]:
+    """Everything that is wrong with a policy, or worth a look; `locked` compares it with its lock, too."""
     policy = read(file, setting)
     found = list(policy.problems)
     if locked:

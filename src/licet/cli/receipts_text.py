@@ -58,7 +58,7 @@ _HAPPENED = {
 _ENDS = {"seen": "end seen by licet", "reported": "end reported by the agent", "unknown": "end unknown"}
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
-_LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
+_LISTED = ("time", "place", "agent", "tool", "command", "verdict", "reason", "id")
 _LONGEST_VALUE = 500  # characters of a value that is shown
 _EXEC, _SECRET = "process:exec:", "secret:read:"
 
@@ -67,7 +67,9 @@ Entry = dict[str, Any]
 
 def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """Format receipts as columns, one line each, with the verdict for its colour; first the heading, without one."""
-    names = [name for name in _LISTED if name != "command" or any(map(_command, rows))]
+    unused = {"command"} if not any(map(_command, rows)) else set()
+    unused |= {"place"} if not any("place" in row for row in rows) else set()
+    names = [name for name in _LISTED if name not in unused]
     cells = [[*names[:-1], "receipt"], *([_cell(row, name) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     verdicts = ["", *(row["verdict"] for row in rows)]
@@ -92,7 +94,7 @@ def listed(entry: Entry) -> Entry:
     facts = {name: entry[name] for name in (*names, "number", "kind")}
     if command := _command(entry):
         facts["command"] = command
-    facts |= {name: entry[name] for name in ("observed", "coding_agent") if name in entry}
+    facts |= {name: entry[name] for name in ("observed", "coding_agent", "place") if name in entry}
     return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
 
 
