@@ -124,26 +124,11 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
                 lines.append(ran_until(money_text(self.cost_usd)))
         if self.programs is not None and self.programs.missing:
             lines.append(f"  {'degraded':<14}its programs ran without {', '.join(self.programs.missing)}")
-        if allowing := self.allowing:
+        if allowing := allowing_command(self):
             lines.append(f"  {'or run':<14}{allowing}")
         if self.repeats:
             lines.append(f"  {'repeats':<14}{self.repeats}: nothing ran again")
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
-
-    @property
-    def allowing(self) -> str:
-        """The command line after which a person has allowed what was refused; empty if that takes more than lines."""
-        decision = self._refusal
-        if not self.receipt or not isinstance(decision, Deny):
-            return ""
-        from licet.core.review.policy_edits import is_allowable  # only refusals that are explained need it
-
-        if not is_allowable(decision):
-            return ""
-        reach = reach_behind(decision)
-        file = reach.manifest.origin.file if reach is not None else ""
-        found = file.rpartition("/")[2] == _FOUND
-        return f"licet allow {self.receipt}{'' if found else f' --manifest {shlex.quote(file)}'}"
 
     @property
     def _heading(self) -> str:
@@ -195,6 +180,21 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         if self._refusal is not None:
             return self._refusal
         return Deny(Request(self.tool), (Ground(self.reason, self.error.partition(": ")[2]),))
+
+
+def allowing_command(result: Result) -> str:
+    """The command line with which a person allows what was refused; empty if that takes more than lines of policy."""
+    decision = result._refusal  # noqa: SLF001 - a private field of the class above
+    if not result.receipt or not isinstance(decision, Deny):
+        return ""
+    from licet.core.review.policy_edits import is_allowable  # only refusals that are explained need it
+
+    if not is_allowable(decision):
+        return ""
+    reach = reach_behind(decision)
+    file = reach.manifest.origin.file if reach is not None else ""
+    found = file.rpartition("/")[2] == _FOUND
+    return f"licet allow {result.receipt}{'' if found else f' --manifest {shlex.quote(file)}'}"
 
 
 def refusal_line(result: Result) -> str:
