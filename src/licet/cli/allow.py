@@ -34,7 +34,7 @@ from licet.backends.approvals.requests import CannotAnswer
 from licet.cli.advised_paths import real_use, why_not_advised
 from licet.cli.diff import show_changes
 from licet.cli.discovery import Named, complete_words, find_policy, named_first, nothing_here, require_trust
-from licet.cli.explain import agent_of_tool, one_use, with_tools_of_agent
+from licet.cli.explain import agent_of_tool, is_shell_line, one_use, with_tools_of_agent
 from licet.cli.limits import USES_SHOWN
 from licet.cli.options import FILE, MANIFEST, Setting, json_option, read_sound, state_of_manifest, state_of_policy
 from licet.cli.output import fail, print_report, shortened, show, show_lines, show_problems, wants_json
@@ -156,7 +156,8 @@ def _allow(ctx: click.Context, words: tuple[str, ...], workdir: Path | None, sta
         wish = _of_words(ctx, words, policy, manifest)
     for use in wish.uses:
         _check_ordinary(use, policy.places.workdir, manifest)
-        _check_helps(use, asked_tool(wish.tool, manifest)[0])
+        if is_shell_line(wish.tool) or asked_tool(wish.tool, manifest)[0] == COMMANDS:
+            _check_helps(use)
     standing_state = state or state_of_policy(policy.path)
     change = plan(
         policy.path,
@@ -215,7 +216,8 @@ def _of_words(ctx: click.Context, words: tuple[str, ...], policy: Policy, manife
 def _use(ctx: click.Context, words: tuple[str, ...], tool: str, policy: Policy, manifest: Manifest) -> Use:
     name, governed = asked_tool(tool, manifest)
     try:
-        use = one_use(words, policy.places, commands=governed if name == COMMANDS else None)
+        is_command = name == COMMANDS or is_shell_line(tool)
+        use = one_use(words, policy.places, commands=governed if is_command else None)
         if name == COMMANDS:
             check_command_use(use)
     except InvalidUse as wrong:
@@ -290,9 +292,9 @@ def _fail_without_use(entry: Mapping[str, Any]) -> NoReturn:
     raise ByHand(f"{receipt} was refused for {reason}: {visible('; '.join(entry['rules']) or entry['error'])}")
 
 
-def _check_helps(use: Use, tool: str) -> None:
+def _check_helps(use: Use) -> None:
     """Exit where a line would be of no use: walls let a program make a name only in a directory that it may write."""
-    if tool == COMMANDS and f"{use.domain}:{use.action}" == "fs:write" and not os.path.lexists(use.target):
+    if f"{use.domain}:{use.action}" == "fs:write" and not os.path.lexists(use.target):
         why = "is not there, and a program makes a new file only where it may write the directory"
         folder = shlex.quote(os.path.dirname(use.target))
         fail(f"{visible(use.target)} {why}: make it first, or `licet allow write {folder}`")

@@ -226,6 +226,16 @@ def agent_of_tool(tool: str) -> str:
     return name if dot and name in CODING_AGENTS else ""
 
 
+def is_shell_line(tool: str) -> bool:
+    """Whether this is the tool with which a coding agent runs shell lines, which are programs."""
+    if not (agent := agent_of_tool(tool)):
+        return False
+    from licet.hooks.agent_tools import tool_name
+    from licet.hooks.agents import AGENTS
+
+    return any(tool_name(agent, row.name) == tool and row.kind == "shell" for row in AGENTS[agent].tools.values())
+
+
 def with_tools_of_agent(manifest: Manifest, tool: str) -> Manifest:
     """The manifest that admits the built-in tools of a coding agent, which no policy declares, if this is one."""
     if not (agent := agent_of_tool(tool)):
