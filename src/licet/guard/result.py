@@ -19,6 +19,7 @@ from licet.core.decision.decision import (
     reach_behind,
 )
 from licet.core.decision.request import FLOW_REASONS, Ground, Reason, Request
+from licet.core.review.policy_edits import is_allowable
 from licet.core.values import money_text
 from licet.errors import Refused
 from licet.guard.execution import Layers
@@ -187,8 +188,6 @@ def allowing_command(result: Result) -> str:
     decision = result._refusal  # noqa: SLF001 - a private field of the class above
     if not result.receipt or not isinstance(decision, Deny):
         return ""
-    from licet.core.review.policy_edits import is_allowable  # only refusals that are explained need it
-
     if not is_allowable(decision):
         return ""
     reach = reach_behind(decision)
