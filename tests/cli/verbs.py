@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_pri
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 import warm
-from cli.cases import ROOT, World, compare
+from cli.cases import ROOT, Step, World, compare
+from cli.terminals import at_terminal
 from kept_calls import START, Ticking, look, make, pay, receipts
 from licet import Backends, CapabilitySet, Gate, load_manifest
 from licet.assemble import review
@@ -358,8 +359,23 @@ def names_the_file_below(world: World, rest: str, nothing: None) -> None:
     compare("below `under`", "has", below, world.known["organisation"])
 
 
+def at_a_terminal(world: World, rest: str, expected: Any) -> None:
+    """Runs a command at a terminal, where `answer` is typed once it asks, after the steps of `meanwhile`."""
+    expected = dict(expected or {})
+    answer, meanwhile = expected.pop("answer", "y"), expected.pop("meanwhile", {})
+
+    def do_meanwhile() -> None:
+        for verb, value in meanwhile.items():
+            world.step(Step(0, verb, value))
+
+    talk = ((b"[y/N]",), f"{answer}\n".encode())
+    code, said = at_terminal(world.words(rest), talk, meanwhile=do_meanwhile)
+    world.answer(code, said.replace("\r\n", "\n"), "", said, expected)
+
+
 VERBS: dict[str, Callable[[World, str, Any], None]] = {
     "organisation": organisation,
+    "terminal": at_a_terminal,
     'names the file below "under"': names_the_file_below,
     "places": places,
     "files in": files_in,

@@ -23,6 +23,7 @@ from licet.policy_files.policy_paths import POLICY_DIRECTORY, WORKSPACE_FILE
 from licet.policy_files.shapes import did_you_mean, meant_by
 
 MOST_PROBLEMS = 1000  # shown in one run; a hostile file could have a million
+_MISSPELT = 0.8  # of 1: `read_plian` is 0.9 of `read_plain`, and `write_file` 0.74 of `read_file`
 _MOST_NAMED = 5  # tools or files that one message names
 _MOST_LISTED = 50  # arguments that one message names
 
@@ -145,7 +146,10 @@ def degraded_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning if tools are admitted that no file declares, so it cannot be checked whether they fit."""
+    """A warning if tools are admitted that no file declares, so it cannot be checked whether they fit.
+
+    An error if the name of one is nearly that of a declared tool which is not admitted: it is that one, misspelt.
+    """
     # A source that could not be read is a problem of its own.
     known = manifest.tools.keys() | manifest.sources.keys()
     unknown = [name for name in manifest.admissions if name not in known and not call_denials(manifest, name)]
@@ -160,16 +164,30 @@ def undeclared_problems(manifest: Manifest) -> Iterator[Problem]:
     yield from missing_server_problems(manifest, "warning")
     unknown = [name for name in unknown if name not in served and name not in missing]
     if unknown:
-        number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
-        found = f"{number} without a declaration ({listed_names(unknown)})"
         hint = "without one it cannot be checked whether they fit"
         # If a name is misspelt, the tool that was meant is declared and not admitted.
         unplaced = sorted((manifest.tools.keys() | manifest.sources.keys()) - manifest.admissions.keys())
         near = [(name, meant_by(name, unplaced, [])) for name in unknown[:_MOST_NAMED]]
-        if meant := [f"`{close}` by `{name}`" for name, close in near if close]:
-            hint += f"; did you mean {', '.join(meant)}?"
-        origin = manifest.admissions[unknown[0]][0].origin
-        yield Problem(origin, found, "`from` or `needs` for each under `tools` in the workspace", hint, "warning")
+        expected = "`from` or `needs` for each under `tools` in the workspace"
+        meant = {name: close for name, close in near if close}
+        for name in [name for name, close in meant.items() if _is_misspelt(name, close)]:
+            misspelt = f"a tool without a declaration (`{name}`)"
+            close = meant.pop(name)
+            unknown.remove(name)
+            yield Problem(manifest.admissions[name][0].origin, misspelt, expected, f"did you mean `{close}`?")
+        if meant:
+            hint += f"; did you mean {', '.join(f'`{close}` by `{name}`' for name, close in meant.items())}?"
+    if unknown:
+        number = "a tool" if len(unknown) == 1 else f"{len(unknown)} tools"
+        found = f"{number} without a declaration ({listed_names(unknown)})"
+        yield Problem(manifest.admissions[unknown[0]][0].origin, found, expected, hint, "warning")
+
+
+def _is_misspelt(name: str, declared: str) -> bool:
+    """Whether two names differ in a letter or two, as a misspelt one does."""
+    import difflib  # only needed for a name that nothing declares
+
+    return difflib.SequenceMatcher(None, name.lower(), declared.lower()).ratio() >= _MISSPELT
 
 
 def _some(names: tuple[str, ...]) -> str:

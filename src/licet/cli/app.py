@@ -47,6 +47,7 @@ FIRST = (
     Command("surface", "show everything that an agent can reach", "licet surface"),
 )
 FURTHER = (
+    Command("allow", "allow what was refused, by the smallest change of the policy", "licet allow write out"),
     Command("call", "call one tool under a manifest", "licet call fetch_weather city=oslo"),
     Command("gateway", "govern MCP servers: an MCP server in front of them", "licet gateway research.yaml"),
     Command(

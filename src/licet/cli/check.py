@@ -48,6 +48,7 @@ from licet.core.decision.foreseen import (
 from licet.core.decision.placing import handed_over, placing_problems, word_notes
 from licet.core.policy.terms import APPROVED_IN_REVIEW
 from licet.core.review.flow_warnings import flow_warnings
+from licet.core.review.mixed_scripts import mixed_script_problems
 from licet.core.review.risk import native_problems, unpermitted_problems
 from licet.core.values import Origin, Problem
 from licet.lint.judge import RULES, Finding
@@ -88,7 +89,7 @@ def command(
     files = files or (named_or_found(None, "FILE...").path,)
     if locked and (setting.workspace or setting.personality):
         raise click.UsageError("--locked is about the policy alone, without --workspace and --personality")
-    problems = sorted({problem for file in files for problem in _problems(file, setting, locked=locked)}, key=_order)
+    problems = sorted({problem for file in files for problem in problems_of(file, setting, locked=locked)}, key=_order)
     errors = sum(problem.severity == "error" for problem in problems)
     notes = sum(problem.severity == "note" for problem in problems)
     warnings = len(problems) - errors - notes
@@ -102,7 +103,8 @@ def command(
     ctx.exit(1 if errors else 0)
 
 
-def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
+def problems_of(file: Path, setting: Setting, *, locked: bool = False) -> list[Problem]:
+    """Everything that is wrong with a policy, or worth a look; `locked` compares it with its lock, too."""
     policy = read(file, setting)
     found = list(policy.problems)
     if locked:
@@ -125,6 +127,7 @@ def _problems(file: Path, setting: Setting, *, locked: bool) -> list[Problem]:
         # About this machine. A policy and its lock are also checked on others, where nobody gives approvals.
         found += standing_problems(policy.manifest) if not locked else ()
         found += closed_address_problems(policy.manifest)
+        found += mixed_script_problems(policy.manifest)
         found += server_delete_problems(replace(policy.manifest, standing=APPROVED_IN_REVIEW))
         found += session_budget_problems(policy.manifest)
         found += server_grant_problems(policy.manifest, places.workdir, places.home)

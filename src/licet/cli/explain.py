@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -37,12 +38,15 @@ from licet.core.decision.foreseen import foreseen
 from licet.core.decision.reach import Reach, reach_of
 from licet.core.decision.request import Request
 from licet.core.policy.manifest import COMMANDS, PROGRAM, Manifest, asked_tool, check_command_use
+from licet.core.policy.servers import CODING_AGENTS
 from licet.core.review.allowing import growth_if_allowed
 from licet.core.review.changes import Change
 from licet.core.review.examples import asked_use, has_verb
+from licet.core.review.policy_edits import is_allowable
 from licet.core.values import nearest
 from licet.errors import Refused
 from licet.policy_files.load import read_policy
+from licet.policy_files.policy_paths import PLACES as DEFAULT_PLACES
 
 
 def one_use(words: tuple[str, ...], places: Places, *, commands: Manifest | None = None) -> Use:
@@ -153,17 +157,18 @@ def _choices(manifest: Manifest | None, named: Path | None) -> str:
 def _explain_receipt(ctx: click.Context, receipt: str, state: State | None) -> NoReturn:
     """Print why a call ended as it did, from its receipt."""
     from licet.cli.receipts import calls_of
-    from licet.cli.receipts_text import explanation, flow_lines
+    from licet.cli.receipts_text import ANY_MANIFEST, explanation, flow_lines
 
     entries = [entry for call in calls_of(receipt, state) if (entry := call.last) is not None]
 
     def text(_: object) -> None:
         for entry in entries:
-            manifest = _policy_of(entry["manifest"], ctx.meta.get(MANIFEST), is_here=state is None)
+            file = _policy_of(entry["manifest"], ctx.meta.get(MANIFEST), is_here=state is None)
+            named = ANY_MANIFEST if file is None else shlex.quote(str(file))
             about_flow = [*flow_lines(entry, _arguments_of(entry, state))]
             for line in about_flow:
                 show(line, colour=COLOURS[entry["verdict"]] if line is about_flow[0] else None)
-            heading, *rest = explanation(entry, manifest)
+            heading, *rest = explanation(entry, named, partial(_fixes_now, file))
             show(heading, colour=COLOURS[entry["verdict"]])
             show_lines(rest)
 
@@ -191,22 +196,72 @@ def _arguments_of(entry: dict[str, Any], state: State | None) -> Mapping[str, ob
         return None
 
 
-def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> str:
+def _fixes_now(file: Path | None, tool: str, use: str, receipt: str) -> tuple[str, ...]:
+    """The edits that would allow a refused use under the policy as it is now, and the command that makes them.
+
+    Nothing if the policy is not known, or allows the use by now.
+    """
+    policy = None if file is None else read(file, Setting()).manifest
+    if policy is None:
+        return ()
+    places = Places.here()
+    name, policy = asked_tool(tool, with_tools_of_agent(closed_to_grants(policy, places.workdir), tool))
+    try:
+        uses = (Use(use),) if use else ()
+    except InvalidUse:
+        return ()
+    decision = foreseen(decide(Request(name, uses), policy), policy)
+    if not isinstance(decision, Deny):
+        return ()
+    fixes = tuple(dict.fromkeys(ground.fix for ground in decision.rules if ground.fix))
+    if not (fixes and is_allowable(decision)):
+        return fixes
+    named = "" if file in DEFAULT_PLACES else f" --manifest {shlex.quote(str(file))}"
+    return (*fixes, f"or run `licet allow {receipt}{named}`, at a terminal")
+
+
+def agent_of_tool(tool: str) -> str:
+    """The coding agent whose tool this is; empty if it is none."""
+    name, dot, _ = tool.partition(".")
+    return name if dot and name in CODING_AGENTS else ""
+
+
+def is_shell_line(tool: str) -> bool:
+    """Whether this is the tool with which a coding agent runs shell lines, which are programs."""
+    if not (agent := agent_of_tool(tool)):
+        return False
+    from licet.hooks.agent_tools import tool_name
+    from licet.hooks.agents import AGENTS
+
+    return any(tool_name(agent, row.name) == tool and row.kind == "shell" for row in AGENTS[agent].tools.values())
+
+
+def with_tools_of_agent(manifest: Manifest, tool: str) -> Manifest:
+    """The manifest that admits the built-in tools of a coding agent, which no policy declares, if this is one."""
+    if not (agent := agent_of_tool(tool)):
+        return manifest
+    from licet.hooks.agent_tools import admit_built_in, agent_tools
+    from licet.hooks.agents import AGENTS
+
+    tools = agent_tools(manifest, agent, AGENTS[agent].tools.values())
+    return admit_built_in(manifest, tools).declare(one.spec for one in tools)
+
+
+def _policy_of(digest: str, named: Path | None, *, is_here: bool) -> Path | None:
     """The policy file that a call was made with: the one that was named, or the one here that has its digest."""
     from licet.cli.diff import manifests_of
-    from licet.cli.receipts_text import ANY_MANIFEST
 
     if named is not None and named.is_file():
-        return shlex.quote(str(named))
+        return named
     try:
         files = manifests_of(named or Path())
         read_here = [(file, read(file, Setting(alone=True)).manifest) for file in files]
     except click.ClickException:
-        return ANY_MANIFEST
+        return None
     same = [file for file, manifest in read_here if manifest is not None and manifest.digest == digest]
     # The policy may have changed since. If there is only one in the directory of this ledger, it is that one.
     found = same or (list(files) if len(files) == 1 and is_here else [])
-    return shlex.quote(str(found[0])) if found else ANY_MANIFEST
+    return found[0] if found else None
 
 
 def _show(decision: Decision, manifest: Manifest, more: tuple[Change, ...] | None, named: Path | None) -> None:

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from licet.assemble import draft
 from licet.assemble.policy_problems import misfit_problems
-from licet.cli.init_preset import PRESETS, agent_name, obstacles, schema_path, write_policy, write_preset
+from licet.cli.init_preset import PRESETS, agent_name, checked, obstacles, schema_path, write_policy, write_preset
 from licet.cli.limits import PYTHON_FILE_BYTES, PYTHON_FILES
 from licet.cli.options import FILE, json_option, refuse
 from licet.cli.output import counted, fail, is_output, print_report, show, show_problems, wants_json, write_file
@@ -309,6 +309,7 @@ def command(
         refuse(problems)
     if not printing:
         problems += write_policy(target, text, replaces=force)
+        problems += checked(target, problems)
     names = [tool.spec.name for tool in tools]
     document = {"file": None if printing else target, "tools": names, "manifest": text, "problems": problems}
 

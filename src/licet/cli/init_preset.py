@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from licet.assemble.acceptance import PolicyMoved, accept_policy
-from licet.cli.options import refuse
+from licet.cli.options import Setting, refuse
 from licet.cli.output import is_output, is_special, print_report, show, show_problems, write_file
 from licet.cli.schema import not_ours, write_schema
 from licet.core.algebra.scope import inside
@@ -47,6 +47,14 @@ def write_policy(target: Path, text: str, *, replaces: bool = False) -> list[Pro
     write_schema("manifest", _schema_folder(target))
     write_file(target, text, replace=replaces)
     return _accept_written(target, text)
+
+
+def checked(target: Path, known: list[Problem]) -> list[Problem]:
+    """What `licet check` says of a policy that was written, and is not `known` yet."""
+    from licet.cli.check import problems_of  # loads what reads sources
+
+    found = {(problem.origin.line, problem.found) for problem in known}
+    return [one for one in problems_of(target, Setting()) if (one.origin.line, one.found) not in found]
 
 
 def _file_obstacles(target: Path, force: bool) -> list[Problem]:
@@ -270,6 +278,7 @@ def write_preset(target: Path, agent: str | None, force: bool) -> None:
     if not printing:
         problems += write_policy(target, text, replaces=force)
     made = [] if printing else make_closed(policy_root(target))
+    problems += [] if printing else checked(target, problems)
     found = {"file": None if printing else target, "manifest": text, "made": made, "problems": problems}
     if printing:
         print_report(found, lambda _: click.echo(text, nl=False))

@@ -29,10 +29,11 @@ from licet.assemble.ledger import (
     verify_at,
     verify_pack,
 )
-from licet.assemble.states import State
+from licet.assemble.review import state_directory
+from licet.assemble.states import LEDGER, DirectoryState, State
 from licet.cli.discovery import asked_elsewhere
 from licet.cli.limits import ENTRY_NAME_CHARACTERS_SHOWN, USES_IN_JSON, USES_SHOWN
-from licet.cli.options import FILE, PLACE, Command, json_option, state_of_manifest
+from licet.cli.options import FILE, MANIFEST, PLACE, Command, json_option, state_of_manifest
 from licet.cli.output import fail, first_and_others, is_output, print_report, show, show_lines, wants_json, write_file
 from licet.cli.receipts_filters import (
     Wanted,
@@ -61,6 +62,8 @@ from licet.core.ledger.recorded_checks import DENIED, Checks, Tally
 from licet.core.ledger.verify import checkpoint_line
 from licet.guard.entry_reader import EntryReader
 from licet.guard.ports import LedgerUnavailable
+from licet.policy_files.policy_paths import NoHome, policy_root, shown_path, state_root
+from licet.policy_files.trust import trusted_paths
 
 
 def days(reader: EntryReader, wanted: Wanted, read: Callable[[Row], Entry]) -> list[dict[str, Any]]:
@@ -173,10 +176,13 @@ def command() -> None:
 @search_options
 @click.option("--verdict", type=click.Choice(VERDICTS), help="Only calls with this verdict.")
 @click.option("--limit", metavar="N", type=click.IntRange(1), default=50, help="List at most N.  [default: 50]")
+@click.option("--all", "everywhere", is_flag=True, help="List those of every policy and directory of this user.")
 @state_option
 @json_option
-def list_command(verdict: str | None, limit: int, state: State | None, **searched: Any) -> None:
+def list_command(verdict: str | None, limit: int, everywhere: bool, state: State | None, **searched: Any) -> None:
     """List receipts, the newest first. Times are UTC.
+
+    With `--all`, each has the directory that it is of, where that is known, or else its state.
 
     A call that has begun and has no receipt is listed too: it still runs, or its process ended before the call did.
 
@@ -187,24 +193,23 @@ def list_command(verdict: str | None, limit: int, state: State | None, **searche
     ones.
     """
     wanted = Wanted(**searched)
-    checks, unended, unsearched = wanted.checks, [], 0
-    with _reading(state) as reader:
-
-        def read(row: Row) -> Entry:
-            return _entry(row, reader)
-
-        if checks is not None:
-            every = list(found_receipts(reader, wanted, checks, verdict, limit + 1, read))
-        else:
-            every = list(map(read, reader.list(**wanted.columns, verdict=verdict, limit=limit + 1)))
-        if verdict in (None, "allow"):  # only an allowed call begins
-            oldest = {"since": every[-1]["time"]} if len(every) > limit else {}
-            most = limit + 1 if checks is None else -1  # the events of all of them are searched
-            rows, unsearched = reader.unended(**{**wanted.columns, **oldest}, limit=most)
-            unended = [_so_far(read(row), reader) for row in rows]
-            if checks is not None:
-                unended = [entry for entry in unended if any(checks.of(entry))]
-    every = sorted((*every, *unended), key=lambda entry: (entry["time"], entry["number"]), reverse=True)
+    checks = wanted.checks
+    ctx = click.get_current_context()
+    if everywhere and (state is not None or MANIFEST in ctx.meta):
+        raise click.UsageError("--all takes no --state and no --manifest", ctx)
+    unsearched, every, is_whole = 0, list[Entry](), True
+    for title, one in _every_state() if everywhere else [("", state)]:
+        try:
+            with _reading(one) as reader:
+                entries_there, left = _found_in(reader, wanted, verdict, limit)
+        except click.exceptions.Exit:  # the others can be listed, and what is wrong with this one was shown
+            if not everywhere or wants_json():
+                raise
+            is_whole = False
+            continue
+        unsearched += left
+        every += ({**entry, "place": title} if title else entry for entry in entries_there)
+    every.sort(key=lambda entry: (entry["time"], entry["number"]), reverse=True)
     found, more = every[:limit], len(every) > limit
 
     def text(_: object) -> None:
@@ -225,6 +230,44 @@ def list_command(verdict: str | None, limit: int, state: State | None, **searche
 
     documents = ({**listed(entry), **checks_document(entry, checks)} for entry in found)
     print_report({"receipts": documents, "more": more, "unsearched": unsearched}, text)
+    ctx.exit(0 if is_whole else 1)
+
+
+def _found_in(reader: EntryReader, wanted: Wanted, verdict: str | None, limit: int) -> tuple[list[Entry], int]:
+    """The newest receipts of a ledger that fit, one more than the limit, and how many entries were not looked into."""
+    checks, unended, unsearched = wanted.checks, list[Entry](), 0
+
+    def read(row: Row) -> Entry:
+        return _entry(row, reader)
+
+    if checks is not None:
+        every = list(found_receipts(reader, wanted, checks, verdict, limit + 1, read))
+    else:
+        every = list(map(read, reader.list(**wanted.columns, verdict=verdict, limit=limit + 1)))
+    if verdict in (None, "allow"):  # only an allowed call begins
+        oldest = {"since": every[-1]["time"]} if len(every) > limit else {}
+        most = limit + 1 if checks is None else -1  # the events of all of them are searched
+        rows, unsearched = reader.unended(**{**wanted.columns, **oldest}, limit=most)
+        unended = [_so_far(read(row), reader) for row in rows]
+        if checks is not None:
+            unended = [entry for entry in unended if any(checks.of(entry))]
+    return [*every, *unended], unsearched
+
+
+def _every_state() -> list[tuple[str, State]]:
+    """The states of this user that have receipts, each with the directory that it is of, or else its own."""
+    root = state_root()
+    if not root:
+        raise NoHome
+    known = {str(state_directory(place)): shown_path(place) for place in map(policy_root, _known_policies())}
+    states = [Path(root, name) for name in sorted(os.listdir(root) if os.path.isdir(root) else ())]
+    there = [(str(path), DirectoryState(path)) for path in states if DirectoryState(path).has(LEDGER)]
+    return [(known.get(path, path), state) for path, state in there]
+
+
+def _known_policies() -> list[Path]:
+    """The policies that this user has accepted, with that of the current directory."""
+    return [Path(path) for path in (*trusted_paths(), os.path.abspath("licet.yaml"))]
 
 
 @command.command(name="summary")

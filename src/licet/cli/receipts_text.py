@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
@@ -58,7 +58,7 @@ _HAPPENED = {
 _ENDS = {"seen": "end seen by licet", "reported": "end reported by the agent", "unknown": "end unknown"}
 _UNENDED = "no receipt (yet)"  # the ledger cannot show which
 _WHY_UNENDED = "it still runs, or its process ended before the call did"
-_LISTED = ("time", "agent", "tool", "command", "verdict", "reason", "id")
+_LISTED = ("time", "place", "agent", "tool", "command", "verdict", "reason", "id")
 _LONGEST_VALUE = 500  # characters of a value that is shown
 _EXEC, _SECRET = "process:exec:", "secret:read:"
 
@@ -67,7 +67,9 @@ Entry = dict[str, Any]
 
 def table(rows: Sequence[Entry]) -> Iterator[tuple[str, str]]:
     """Format receipts as columns, one line each, with the verdict for its colour; first the heading, without one."""
-    names = [name for name in _LISTED if name != "command" or any(map(_command, rows))]
+    unused = {"command"} if not any(map(_command, rows)) else set()
+    unused |= {"place"} if not any("place" in row for row in rows) else set()
+    names = [name for name in _LISTED if name not in unused]
     cells = [[*names[:-1], "receipt"], *([_cell(row, name) for name in names] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     verdicts = ["", *(row["verdict"] for row in rows)]
@@ -92,7 +94,7 @@ def listed(entry: Entry) -> Entry:
     facts = {name: entry[name] for name in (*names, "number", "kind")}
     if command := _command(entry):
         facts["command"] = command
-    facts |= {name: entry[name] for name in ("observed", "coding_agent") if name in entry}
+    facts |= {name: entry[name] for name in ("observed", "coding_agent", "place") if name in entry}
     return facts if entry["kind"] == "receipt" else {**facts, "reason": _UNENDED}
 
 
@@ -326,7 +328,12 @@ def _body(entry: Entry, name: str) -> str:
     return digest if bodies.get(name) is None else f"{bodies[name]}  ({digest})"
 
 
-def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
+Fixes = Callable[[str, str, str], tuple[str, ...]]  # of a tool, a use and a receipt, under the policy of today
+
+
+def explanation(
+    entry: Entry, manifest: str = ANY_MANIFEST, fixes: Fixes = lambda tool, use, receipt: ()
+) -> Iterator[str]:
     """Explain why one call was allowed or refused, from its receipt. `manifest` is the file of its policy."""
     verdict, tool, call = entry["verdict"], entry["tool"], f"tool:call:{entry['tool']}"
     checks = [event for event in entry["events"] if event["kind"].startswith("Capability")]
@@ -342,7 +349,7 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     lines = [*_made_by(entry), *_observation(entry), *(("because", rule) for rule in entry["rules"])]
     if verdict == "allow" or ended:
         uses = checks[1:-1] if ended else checks[1:]  # the last check ended the call, and the first line reports it
-        lines += [line for event in uses for line in _checked(event, entry, manifest, refused=event in denied)]
+        lines += [line for event in uses for line in _checked(event, entry, manifest, fixes, refused=event in denied)]
     if verdict == "allow":
         lines += [("but", entry["error"] or entry["reason"])] * (entry["code"] not in ("ok", None))
     if entry["kind"] == "decision":
@@ -351,7 +358,7 @@ def explanation(entry: Entry, manifest: str = ANY_MANIFEST) -> Iterator[str]:
     if verdict == "ask":
         lines.append(("to settle it", "answer with `licet approvals`, and make the call again"))
     if verdict == "deny" and not ended:
-        lines.append(_way_out(entry, manifest, "" if what == call else f" {shlex.quote(what)}"))
+        lines += _ways_out(entry, manifest, "" if what == call else what, fixes)
     lines += [
         ("manifest", entry["manifest"]),
         *(("organisation", digest) for digest in entry.get("organisation", ())),
@@ -439,23 +446,26 @@ def _pointed_at(arguments: Mapping[str, object] | None, name: str, pointer: str)
     return value
 
 
-def _checked(event: Entry, entry: Entry, manifest: str, *, refused: bool) -> Iterator[tuple[str, str]]:
+def _checked(event: Entry, entry: Entry, manifest: str, fixes: Fixes, *, refused: bool) -> Iterator[tuple[str, str]]:
     """One check of a call, and what would allow a request of a program that a rule refused: the program went on."""
     yield "refused" if refused else "held", _event(event)
     what = event["capability"]
     if refused and event["reason"] == REASON_OF_DOMAIN["network"] and "<" not in what and what.startswith("network:"):
-        yield _way_out(entry, manifest, f" {shlex.quote(what)}")
+        yield from _ways_out(entry, manifest, what, fixes)
 
 
-def _way_out(entry: Entry, manifest: str, use: str) -> tuple[str, str]:
+def _ways_out(entry: Entry, manifest: str, use: str, fixes: Fixes) -> Iterator[tuple[str, str]]:
     """What would allow a denied call. Not every refusal comes from a manifest."""
     if entry["reason"] == "INPUT_INVALID":
-        return "to correct it", "make the call again, with arguments that fit the parameters of the tool"
-    if entry["reason"] == "INTERRUPTED":
-        return "to have it", "make the call again"
-    if entry["agent"] == CHECK_AND_RUN:
-        return "to allow it", "see `result.explain()` of this `check_and_run`: its `allow` decides, and no manifest"
-    return "to allow it", f"see `licet explain {manifest} {entry['tool']}{use}`"
+        yield "to correct it", "make the call again, with arguments that fit the parameters of the tool"
+    elif entry["reason"] == "INTERRUPTED":
+        yield "to have it", "make the call again"
+    elif entry["agent"] == CHECK_AND_RUN:
+        yield "to allow it", "see `result.explain()` of this `check_and_run`: its `allow` decides, and no manifest"
+    elif edits := fixes(entry["tool"], use, entry["id"]):
+        yield from (("to allow it", edit) for edit in edits)
+    else:
+        yield "to allow it", f"see `licet explain {manifest} {entry['tool']}{f' {shlex.quote(use)}' if use else ''}`"
 
 
 def _may(entry: Entry, what: str, ended: bool) -> str:

@@ -46,7 +46,16 @@ from licet.cli.options import (
     with_secrets,
 )
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
-from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_closed, show_hints, show_warnings
+from licet.cli.run_hints import (
+    allowing_receipt,
+    hints,
+    is_lacking,
+    programs_not_found,
+    refusal_line,
+    show_closed,
+    show_hints,
+    show_warnings,
+)
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
@@ -458,13 +467,15 @@ def _report(
 
 def _report_refusals(result: Result, state: str, reach: Reach | None) -> None:
     """List what the proxy refused while the program ran: many programs do not report it."""
-    refused = (event for event in result.events if isinstance(event, CapabilityDenied))
+    refused = [event for event in result.events if isinstance(event, CapabilityDenied)]
     lines = list(dict.fromkeys(refusal_line(event, reach) for event in refused))
     for line in lines[:HINTS_SHOWN]:
         show(visible(line), err=True, colour="red")
     if lines:
         more = f"{len(lines) - HINTS_SHOWN} more, and " if len(lines) > HINTS_SHOWN else ""
         show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
+        if reach is not None and any(is_lacking(event, reach) for event in refused):
+            show(f"licet: to allow it, at a terminal: {allowing_receipt(reach, result.receipt)}{state}", err=True)
 
 
 def _code(returncode: int) -> int:

@@ -31,17 +31,18 @@ from licet.cli.refused_paths import last_lines, refused_paths
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import inside, is_address, visible
 from licet.core.algebra.set import CapabilitySet
-from licet.core.decision.advice import lacking_rules
+from licet.core.decision.advice import lacking_rules, use_lacking_rules
 from licet.core.decision.decision import CapabilityDenied, address_grounds
 from licet.core.decision.reach import Reach
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.addresses import address_kind
 from licet.core.policy.layer import POLICY
+from licet.core.policy.manifest import COMMANDS, PROGRAM
 from licet.core.policy.terms import private_lists
 from licet.core.values import COMMAND_LINE
 from licet.guard.held_paths import held_paths
 from licet.guard.import_path import ways
-from licet.policy_files.policy_paths import home_directory, names_of_policy, shown_path
+from licet.policy_files.policy_paths import PLACES, home_directory, names_of_policy, shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 
@@ -201,8 +202,30 @@ def because(reach: Reach, use: Use, key: str, path: str = "the path") -> str:
         return denied
     line = f"add {path} under `{key}` ({reach.manifest.origin})"
     if not _flags_lack(reach, use):
-        return f"no rule allows it; to allow it, {line}"
+        return f"no rule allows it; to allow it, {line}{_allowing(reach, use)}"
     return f"no flag allows it; add {_flag(use)}{'' if _files_allow(reach, use) else f', and {line}'}"
+
+
+def _allowing(reach: Reach, use: Use) -> str:
+    """The command line with which a person allows the use of a path; empty if that is a whole project."""
+    file, tool = Path(reach.manifest.origin.file), reach.spec.name
+    named = () if file in PLACES and tool in (COMMANDS, PROGRAM) else (str(file), PROGRAM if tool == COMMANDS else tool)
+    target = written_at(use.target) if use.action == "write" else use.target
+    if os.path.isdir(target) and inside(os.getcwd(), (target,)):
+        return ""
+    return f", or run `licet allow {shlex.join((*named, use.action, target))}`"
+
+
+def is_lacking(event: CapabilityDenied, reach: Reach) -> bool:
+    """Whether lines of a policy file, and not only flags, would allow what was refused."""
+    use = use_lacking_rules(event, reach) if reach.manifest.files else None
+    return use is not None and not _files_allow(reach, use)
+
+
+def allowing_receipt(reach: Reach, receipt: str) -> str:
+    """The command line with which a person allows what a run was refused."""
+    file = Path(reach.manifest.origin.file)
+    return f"licet allow {receipt}{'' if file in PLACES else f' --manifest {shlex.quote(str(file))}'}"
 
 
 def _flags_lack(reach: Reach, use: Use) -> bool:

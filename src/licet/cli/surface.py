@@ -20,7 +20,7 @@ from licet.assemble.never_writable import closed_paths, closed_to_grants
 from licet.cli.diff import exit_code, fail_on_option, failing_tools, manifests_of
 from licet.cli.discovery import named_or_found
 from licet.cli.options import FILE, Setting, json_option, read_sound, setting_options
-from licet.cli.output import check_target, coloured, counted, print_report, shortened, wants_json, write_out
+from licet.cli.output import check_target, coloured, counted, is_output, print_report, shortened, wants_json, write_out
 from licet.core.algebra.domains import RESOURCE_KINDS
 from licet.core.algebra.scope import visible
 from licet.core.policy.manifest import Manifest
@@ -78,8 +78,10 @@ def command(
       1  the files have errors, or see --fail-on
       2  bad command line
     """
-    if sum((wants_json(), svg is not None, html is not None)) > 1:
-        raise click.UsageError("--json, --svg and --html exclude each other")
+    if wants_json() and (svg is not None or html is not None):
+        raise click.UsageError("--json excludes --svg and --html")
+    if svg is not None and html is not None and is_output(svg) and is_output(html):
+        raise click.UsageError("--svg and --html cannot both be written to the standard output")
     for file, suffix in ((svg, ".svg"), (html, ".html")):
         if file is not None:
             check_target(file, suffix)
@@ -93,11 +95,11 @@ def command(
         from licet.map.draw import svg_map
 
         write_out(svg, svg_map(next(iter(shown.values())), short))
-    elif html is not None:
+    if html is not None:
         from licet.map.pages import surface_page
 
         write_out(html, surface_page(shown, short))
-    else:
+    if svg is None and html is None:
         one = len(manifests) < 2 and len(shown) == 1 and not any(path.is_dir() for path in manifests)
         print_report(_Shown(shown, policies, places, one), lambda found: _print(found.surfaces, by, short))
     ctx.exit(exit_code(fail_on, failing_tools(fail_on, shown)))

@@ -1,5 +1,6 @@
 """The result of a call: a value or a refusal, with its events, cost, approvals and receipt."""
 
+import shlex
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -15,8 +16,10 @@ from licet.core.decision.decision import (
     all_events,
     explain,
     ran_until,
+    reach_behind,
 )
 from licet.core.decision.request import FLOW_REASONS, Ground, Reason, Request
+from licet.core.review.policy_edits import is_allowable
 from licet.core.values import money_text
 from licet.errors import Refused
 from licet.guard.execution import Layers
@@ -25,6 +28,7 @@ from licet.guard.ports import Agreement
 
 Code = Literal["ok", "denied", "not_available", "input_invalid", "execution_failed", "timed_out"]
 
+_FOUND = "licet.yaml"  # the name of a policy that commands find by themselves
 _ASKED: frozenset[Reason] = frozenset({"APPROVAL_REQUIRED", "APPROVAL_DENIED", "APPROVAL_EXPIRED"})
 
 
@@ -121,6 +125,8 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
                 lines.append(ran_until(money_text(self.cost_usd)))
         if self.programs is not None and self.programs.missing:
             lines.append(f"  {'degraded':<14}its programs ran without {', '.join(self.programs.missing)}")
+        if allowing := allowing_command(self):
+            lines.append(f"  {'or run':<14}{allowing}")
         if self.repeats:
             lines.append(f"  {'repeats':<14}{self.repeats}: nothing ran again")
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])
@@ -137,6 +143,8 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
                 return f"timed out: `{self.tool}` was stopped"
             case "CONNECT_FAILED" | "RESOLVE_FAILED":
                 return f"failed: `{self.tool}` could not reach {self._decision.use}"
+            case "FROZEN":
+                return f"frozen: `{self.tool}` was not called"
             case _ if self.code == "not_available":
                 return f"not available: `{self.tool}` was not called"
             case "LEDGER_UNAVAILABLE" if self.code == "execution_failed":
@@ -173,6 +181,19 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
         if self._refusal is not None:
             return self._refusal
         return Deny(Request(self.tool), (Ground(self.reason, self.error.partition(": ")[2]),))
+
+
+def allowing_command(result: Result) -> str:
+    """The command line with which a person allows what was refused; empty if that takes more than lines of policy."""
+    decision = result._refusal  # noqa: SLF001 - a private field of the class above
+    if not result.receipt or not isinstance(decision, Deny):
+        return ""
+    if not is_allowable(decision):
+        return ""
+    reach = reach_behind(decision)
+    file = reach.manifest.origin.file if reach is not None else ""
+    found = file.rpartition("/")[2] == _FOUND
+    return f"licet allow {result.receipt}{'' if found else f' --manifest {shlex.quote(file)}'}"
 
 
 def refusal_line(result: Result) -> str:

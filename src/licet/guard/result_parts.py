@@ -52,6 +52,7 @@ UNREPORTED = "nobody has reported how it ended"
 _REASONS = frozenset(get_args(Reason))
 _NO_WORDS = ("note: ", "thread '")  # how lines begin that the runtime of Rust adds to an error
 _NEW_NAMES = "new names directly in {}, next to names that are closed, can be made with `ctx.fs` alone"
+_NOTHING_THERE = "at `restricted` no file of yours is there for `open()`: use `ctx.fs`, see `licet lint`"
 _USE_HANDLES = (
     "if a wall stopped this: declare what it touches, and use its handle (`ctx.fs`, `ctx.fetch`, `ctx.process`)"
 )
@@ -276,7 +277,7 @@ def failed(call: Call, error: BaseException) -> ResultParts:
     told = ": ".join((told.partition("\n")[0][:MOST_OF_AN_ERROR], *said[-1:]))
     told = visible(told[:MOST_OF_AN_ERROR])[:MOST_OF_AN_ERROR]
     at = known.origin or _raised_behind_walls(call, known)
-    fix = _LOADED_AGAIN if known.loading else _wall_advice(call) if known.forbidden else ""
+    fix = _LOADED_AGAIN if known.loading else _wall_advice(call, known)
     refusal = Refused(Deny(call.request, (Ground(reason, told, at, fix),)))
     return ResultParts(call.tool).refuse("execution_failed" if call.running else "denied", refusal)
 
@@ -309,9 +310,13 @@ def _is_valid(ground: Ground) -> bool:
     return origin and ground.reason in _REASONS and type(ground.text) is str and type(ground.fix) is str
 
 
-def _wall_advice(call: Call) -> str:
+def _wall_advice(call: Call, error: Raised) -> str:
     """The fix for an error that a wall may have caused. It lists directories where only `ctx.fs` can create files."""
     reach = call.registered.reach if call.registered is not None else None
+    if error.kind == FileNotFoundError.__name__ and error.line and reach is not None and reach.level == "restricted":
+        return _NOTHING_THERE
+    if not error.forbidden:
+        return ""
     if reach is None or reach.level != "isolated":
         return _USE_HANDLES
     closed = held_paths(reach.grant).directories_with_closed_names()

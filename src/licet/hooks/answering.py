@@ -31,7 +31,7 @@ from licet.errors import LicetError, Refused
 from licet.guard.facts import Call
 from licet.guard.open_call import close_reported, kept, never_ran, open_call, restored
 from licet.guard.ports import ASKED_IN_AGENT
-from licet.guard.result import Result, refusal_line
+from licet.guard.result import Result, allowing_command, refusal_line
 from licet.guard.session import Session, refuse_call, refuse_unread
 from licet.hooks.agent_event import (
     AgentEvent,
@@ -606,7 +606,8 @@ def _reason(result: Result, own: str = "") -> str:
     rules = _rules(result)
     place = next((str(rule.origin) for rule in rules if rule.origin and rule.origin.line), "")
     where, fixes = f" ({place})" if place else "", _fixes(rules)
-    return f"licet refuses this call: {line[:REASON_CHARACTERS]}{where}{fixes}; {receipt}"
+    allowing = f"; a person allows it with `licet allow {result.receipt}`" if allowing_command(result) else ""
+    return f"licet refuses this call: {line[:REASON_CHARACTERS]}{where}{fixes}; {receipt}{allowing}"
 
 
 def _question(name: str, rules: Sequence[Ground], unmet: Sequence[str]) -> str:

@@ -24,6 +24,7 @@ from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.placing import inspection_of
+from licet.core.decision.request import REASON_OF_DOMAIN
 from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
 from licet.guard.execution import Finished, ended_by, limit_name
@@ -382,6 +383,8 @@ def _met(result: Result) -> list[str]:
     refused = [event for event in result.events if isinstance(event, CapabilityDenied)]
     found = list(dict.fromkeys(visible(f"{one.capability} was refused") for one in refused))
     more = [f"{len(found) - REFUSALS_SHOWN} more were refused"] if len(found) > REFUSALS_SHOWN else []
+    if any(one.reason in REASON_OF_DOMAIN.values() for one in refused) and result.receipt:
+        more.append(f"a person can allow it with `licet allow {result.receipt}`")
     return [*found[:REFUSALS_SHOWN], *more, *(_receipt(result) if found else ())]
 
 

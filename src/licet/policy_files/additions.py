@@ -1,22 +1,24 @@
 """Adds drafted lines to the text of a policy file. What a person wrote there stays: comments, order, quotes, lines.
 
-Three kinds of lines: items of lists (`licet learn`), whole servers (`licet init --mcp`), and keys in the entries of
-servers (`licet lock --init`). Lines are inserted into the text as it is where that is possible. Only a list or mapping
-that is written on one line, `[…]` or `{…}`, is written anew, by ruamel.yaml, before something is added to it. A text
-that would say something else, apart from what is added, is never returned.
+Four kinds of lines: items of lists (`licet learn`), items and values that a person allowed (`licet allow`), whole
+servers (`licet init --mcp`), and keys in the entries of servers (`licet lock --init`). Lines are inserted into the text
+as it is where that is possible. Only a list or mapping that is written on one line, `[…]` or `{…}`, is written anew, by
+ruamel.yaml, before something is added to it. A text that would say something else, apart from what is added, is never
+returned.
 """
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import yaml
 from msgspec import Struct
 
-from licet.policy_files.draft import server_lines, word
+from licet.policy_files.draft import double_quoted, server_lines, word
 
 MARK = "learned:"  # how the comments of `licet learn` begin
+ALLOWED = "allowed:"  # and those of `licet allow`
 _CLASS = "max_side_effect_class"
 _WIDE = 1 << 16  # so that no line is broken
 _COMMENTED = re.compile(r"^\s*#\s+(?:- )?(?:\"([^\"]*)\"|(\S+?))(?:: \{[^#\n]*\})?(?=\s+#|\s*$)", re.MULTILINE)
@@ -35,6 +37,7 @@ class Entry(Struct, frozen=True):
     comment: str
     off: bool = False  # written as a comment
     value: str = ""  # of an entry of a mapping: what it is, as YAML on one line
+    mark: str = MARK
 
 
 class NotKept(ValueError):
@@ -106,6 +109,66 @@ def with_labels(text: str, entries: Sequence[Entry]) -> str:
     return new
 
 
+def with_allowed(text: str, items: Sequence[Entry], values: Mapping[tuple[str, ...], str], comment: str) -> str:
+    """The text of a policy file with items added to its lists and values set for its keys, whose keys begin at the top.
+
+    Nothing else of what it says is changed: the new text is read again, and compared. Raises `NotKept`.
+    """
+    _check_aliases(text)
+    new = text if text.endswith("\n") or not text else f"{text}\n"
+    try:
+        for entry in items:
+            new = _in_brackets(new, entry) or _extended(new, entry.key, [entry])
+        for key, value in values.items():
+            new = _with_value(new, key, value, comment)
+        _check_comments(text, new)
+        changed = _plain(new)
+        expected = _plain(text)
+    except yaml.YAMLError as error:  # a way to write YAML that is not foreseen here
+        raise NotKept(f"lines cannot be added to it: {error}") from None
+    for entry in items:
+        expected = _changed(expected, entry.key, lambda old, text=entry.text: [*(old or ()), text])  # type: ignore[misc]
+    for key, value in values.items():
+        expected = _changed(expected, key, lambda _, value=value: value)  # type: ignore[misc]
+    if changed != expected:
+        raise NotKept("the new lines would say something else there")
+    return new
+
+
+def _in_brackets(text: str, entry: Entry) -> str:
+    """The text with an item at the end of a list that is written on one line; empty if there is no such list."""
+    node = _find(text, entry.key)
+    is_line = isinstance(node, yaml.SequenceNode) and node.flow_style and node.start_mark.line == node.end_mark.line
+    if not is_line:
+        return ""
+    lines, number, end = text.splitlines(keepends=True), node.start_mark.line, node.end_mark.column - 1
+    line, comma = lines[number], ", " if node.value else ""
+    comment = f"{' ' * _indent_of(line)}# {entry.mark} {entry.comment}: {double_quoted(entry.text)}\n"
+    lines[number] = f"{comment}{line[:end].rstrip()}{comma}{double_quoted(entry.text)}{line[end:]}"
+    return "".join(lines)
+
+
+def _with_value(text: str, key: tuple[str, ...], value: str, comment: str) -> str:
+    if _find(text, key) is None:
+        return _extended(text, key, [Entry((), value, comment, mark=ALLOWED)], scalar=True)
+    text = _without_flow(text, key[:-1])
+    node, lines = _find(text, key), text.splitlines(keepends=True)
+    number, start, end = node.start_mark.line, node.start_mark.column, node.end_mark.column
+    if not isinstance(node, yaml.ScalarNode) or node.end_mark.line != number:
+        raise NotKept(f"`{'.'.join(key)}` is not written as one word")
+    line = lines[number]
+    lines[number] = f"{' ' * _indent_of(line)}# {ALLOWED} {comment}\n{line[:start]}{value}{line[end:]}"
+    return "".join(lines)
+
+
+def _changed(content: Any, key: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
+    """A copy of what a file says with one value changed; what is missing on the way to it is made."""
+    if not key:
+        return change(None if content in ("", "~", "null") else content)
+    inner = content if isinstance(content, dict) else {}
+    return {**inner, key[0]: _changed(inner.get(key[0]), key[1:], change)}
+
+
 def _item(entry: Entry) -> str:
     return f"{entry.text}: {entry.value}  # {MARK} {entry.comment}"
 
@@ -162,7 +225,7 @@ def _extended(text: str, key: tuple[str, ...], entries: Sequence[Entry], *, scal
             item = f"{key[-1]}: {entry.text}"
         elif isinstance(holder, yaml.MappingNode) and holder.value and not missing:  # `tools` may be a mapping
             item = f"{entry.text}: {entry.value or '{}'}"
-        added.append(_line(indent, f"{item}  # {MARK} {entry.comment}", entry.off))
+        added.append(_line(indent, f"{item}  # {entry.mark} {entry.comment}", entry.off))
     return "".join([*lines[: line + 1], *added, *lines[line + 1 :]])
 
 
@@ -244,14 +307,18 @@ def _dumped(writer: Any, data: object) -> str:
 
 def _check_kept(before: str, after: str) -> None:
     """Raise `NotKept` if a comment or a value of a text is not in the other one."""
+    _check_comments(before, after)
+    if not _contains(_plain(after), _plain(before)):
+        raise NotKept("a value would be lost")
+
+
+def _check_comments(before: str, after: str) -> None:
     left = _comments(after)
     for comment in _comments(before):
         if comment in left:
             left.remove(comment)
         elif MARK not in comment:  # else of a class that was raised
             raise NotKept(f"the comment `#{comment}` would be lost")
-    if not _contains(_plain(after), _plain(before)):
-        raise NotKept("a value would be lost")
 
 
 def _plain(text: str) -> Any:

@@ -185,3 +185,29 @@ def test_questions_that_need_signatures_go_to_the_approver_behind(terminal: Term
     assert not alone.verifies
     assert asked(alone, signed) == [Answered("absent")]
     assert terminal.shown == b""
+
+
+def test_a_yes_for_the_session_is_asked_once_in_all_processes_of_it(terminal: Terminal, tmp_path: Path) -> None:
+    """Each approver here is that of another process: what one of them remembers is in the store."""
+
+    def of_a_process() -> TerminalApprover:
+        return TerminalApprover(SqliteApprovals(tmp_path / "approvals.sqlite"), terminal.open)
+
+    person = terminal.type(b"o\n", b"y\n", b"n\n")
+    for expected in (ONCE, YES):  # one call alone is not remembered
+        [answered] = asked(of_a_process(), question("session"))
+        assert (answered.answer, answered.asks_again) == expected
+    [remembered] = asked(of_a_process(), question("session", {"other": 1}))
+    assert (remembered.answer, remembered.by) == ("approved", ("command",))
+    [other] = asked(of_a_process(), question("session", session="other"))
+    assert other.answer == "denied"
+    person.join(60)
+
+
+def test_the_question_stands_below_what_it_is_about(terminal: Terminal) -> None:
+    person = terminal.type(b"n\n")
+    asked(TerminalApprover(terminal=terminal.open), question(arguments={str(n): n for n in range(40)}))
+    person.join(60)
+    lines = [line for line in terminal.shown.decode().splitlines() if line.strip()]
+    assert " asks: " in lines[-2]
+    assert "agree?" in lines[-1]

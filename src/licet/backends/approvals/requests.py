@@ -104,6 +104,12 @@ class ApprovalStore(ABC):
     async def ask(self, question: Question) -> Answered:
         """Return the answer to an earlier request for the same call, or store a new request."""
 
+    async def has_answer(self, question: Question) -> bool:
+        """Whether an approval that was given before serves a question. Stores and uses nothing."""
+        asked = request_of(question, self.now())
+        same = [kept for one in await self.list() if (kept := for_question(one, asked, question)) is not None]
+        return self.judge(same, asked, question).step == "use"
+
     @contextmanager
     def watch(self, request: str) -> Iterator[Callable[[float, float], Awaitable[object]]]:
         """Gives a function that waits until the request may have been answered.

@@ -152,6 +152,20 @@ class StoredStanding(ABC):
         await self.confirm(kept)
         return kept
 
+    async def bind_anew(self, id: str, manifest: str, terms: Approvals) -> StoredRequest:  # noqa: A002
+        """Give an approval for a policy that took the place of its own: of the same deletes, and until the same time.
+
+        Only where a person was shown the change, and it writes and deletes no more. Raises `CannotAnswer`.
+        """
+        self._look_again()
+        old = await self._store.find(id)
+        if old.request.scope != "standing" or old.state(self._store.now()) != "approved" or terms.keys is not None:
+            raise CannotAnswer(f"{id} is no standing approval that a person gave at a terminal, and that counts")
+        fresh = {"id": f"a-{secrets.token_hex(6)}", "nonce": secrets.token_hex(16), "asked": self._store.now()}
+        kept = await self._store.offer_standing(replace(old.request, **fresh, manifest=manifest), terms)
+        await self.confirm(kept)
+        return kept
+
     async def confirm(self, kept: StoredRequest) -> None:
         """Write the entry of an approval that has all its signatures. Without the entry it does not count."""
         by = kept.agreeing(kept.request.arguments)

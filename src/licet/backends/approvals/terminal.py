@@ -1,5 +1,7 @@
 """Approver at the terminal of this process: shows the exact call and what it could reach, and waits for one line.
 
+A yes for the session is stored, if a store is behind this one: other processes of the session then need not ask.
+
 Input that was typed before the question is discarded. Signatures are not given here: a question that needs them goes to
 the approver behind this one, and so does every question if there is no terminal.
 
@@ -13,12 +15,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
-from licet.backends.approvals.requests import request_of
+from licet.backends.approvals.requests import ApprovalStore, CannotAnswer, request_of
 from licet.backends.limits import LONGEST_ANSWER, MOST_ASKED, MOST_SHOWN_BYTES
 from licet.core.algebra.scope import visible
 from licet.core.decision.approval import approval_lines
 from licet.declare.plain_json import plain_data, plain_json
-from licet.guard.ports import Answer, Answered, Approver, Question
+from licet.guard.ports import Answer, Answered, Approver, Question, Unavailable
 
 _BY = ("terminal",)
 
@@ -48,7 +50,7 @@ class TerminalApprover:
 
     async def ask(self, question: Question) -> Answer | Answered:
         """Return the answer that was typed; `expired` if none is typed in time."""
-        if question.signed:
+        if question.signed or await self._is_answered(question):
             return await self._pass_on(question)
         try:
             terminal = self._terminal()
@@ -61,24 +63,47 @@ class TerminalApprover:
                 )
             turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
             async with asyncio.timeout(question.expires_seconds), turn:  # waiting for another question counts too
-                return await _ask(terminal, question)
+                answered = await _ask(terminal, question)
         except TimeoutError:
             return Answered("expired")
         except OSError:  # the terminal is gone, so there is no answer
             return Answered("absent")
         finally:
             os.close(terminal)
+        await self._keep(question, answered)
+        return answered
+
+    async def _is_answered(self, question: Question) -> bool:
+        """Whether somebody has agreed for the whole session before, perhaps in another process."""
+        if not (_is_lasting(question) and isinstance(self._behind, ApprovalStore)):
+            return False
+        return await self._behind.has_answer(question)
+
+    async def _keep(self, question: Question, answered: Answered) -> None:
+        """Store a yes for the whole session. If that fails, the yes still counts here, and is asked for again."""
+        store = self._behind
+        if answered.answer != "approved" or answered.asks_again or not _is_lasting(question):
+            return
+        if isinstance(store, ApprovalStore):
+            with suppress(Unavailable, CannotAnswer):
+                opened = await store.ask(question)
+                if opened.answer != "approved" and opened.request:
+                    await store.approve(await store.find(opened.request))
 
     async def _pass_on(self, question: Question) -> Answer | Answered:
         return await self._behind.ask(question) if self._behind is not None else "absent"
+
+
+def _is_lasting(question: Question) -> bool:
+    return not (question.approval.use or question.approval.arguments)
 
 
 async def _ask(terminal: int, question: Question) -> Answered:
     import termios
 
     request = request_of(question, int(time.time() * 1000))
-    lines = ["", f"`{visible(request.tool)}` asks: {visible(question.why)}"]
-    lines += approval_lines(request, plain_data(plain_json(question.arguments)), is_kept=False)
+    lines = ["", *approval_lines(request, plain_data(plain_json(question.arguments)), is_kept=False)]
+    lines.append(f"`{visible(request.tool)}` asks: {visible(question.why)}")  # last: the lines above may be many
     lasting = request.scope == "session"
     choice = "[y]es, [o]nly this call, [N]o" if lasting else "[y]es, [N]o"
     _write(terminal, "\n".join([*lines, ""]))

@@ -37,51 +37,74 @@ _ALSO = {"fs:write": "delete", "fs:delete": "write", "storage:read": "write", "s
 _ALL_BELOW = " (no rule can name the path itself, so this is everything in the directory above it)"
 
 
+class Addition(Struct, frozen=True):
+    """One entry for one list of a policy file."""
+
+    key: tuple[str, ...]
+    text: str
+    file: str
+
+    def __str__(self) -> str:
+        return f"add `{self.text}` under `{'.'.join(self.key)}` in {self.file}"
+
+
 def add_to_layer(layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roots: Roots, use: Use | None) -> str:
     """The edit after which a layer allows the wanted rules; with a `use`, a note marks what is wider than the use."""
+    steps = layer_steps(layer, wanted, spec, roots, use)
+    return "; ".join(f"{step}{note}" for step, note in steps.items()) or _EVERY_PATH
+
+
+def layer_steps(
+    layer: Layer, wanted: Sequence[Capability], spec: ToolSpec, roots: Roots, use: Use | None
+) -> dict["Addition | str", str]:
+    """The edits after which a layer allows the wanted rules, each with its note. An edit in code is a text."""
     missing = [rule for rule in wanted if not layer.without_denies.has(rule)]
     exact = narrowest(use) if use else None
-    steps: dict[str, str] = {}  # edit -> its note; two rules may need the same edit, which is listed once
+    steps: dict[Addition | str, str] = {}  # edit -> its note; two rules may need the same edit, which is listed once
     for rule in missing or wanted:
         note = _wider(rule, use) if use else ""
         if not note and use and rule != exact:
             note = _WHOLE_NEED
         steps.setdefault(*_add_rule(layer, rule, spec, roots, note))
-    return "; ".join(step + note for step, note in steps.items()) or _EVERY_PATH
+    return steps
 
 
-def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note: str) -> tuple[str, str]:
+def _add_rule(layer: Layer, rule: Capability, spec: ToolSpec, roots: Roots, note: str) -> tuple[Addition | str, str]:
     if layer.kind == "delegation":
         return delegate(rule), note
     if layer.kind == "readers":
-        return (
-            f"add `{_text(rule, roots)}` to the `readers` of the secret under `flow.secrets` in {layer.origin.file}",
-            note,
-        )
+        where = f"the `readers` of the secret under `flow.secrets` in {layer.origin.file}"
+        return f"add `{rule_text(rule, roots)}` to {where}", note
     if layer.kind == "allow":
-        return f"add `{_text(rule, roots)}` to `allow`", note
+        return f"add `{rule_text(rule, roots)}` to `allow`", note
     kind, everything = f"{rule.domain}:{rule.action}", rule.domain == "network" and rule.atoms == EVERYTHING
     if layer.kind in ("bundle", "workspace", "organisation"):  # these only have hosts
-        key = f"{layer.title}.destinations" if layer.kind == "bundle" else "destinations.allow"
+        key = (*_named_keys(layer), "destinations") if layer.kind == "bundle" else ("destinations", "allow")
         item, note = place_text(rule.key, rule.port), note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
     elif layer.kind == "definition":  # this has hosts and secrets
         host = rule.domain == "network"
-        key, item = f"{layer.title}.{'hosts' if host else 'secrets'}", rule.scope
+        key, item = (*_named_keys(layer), "hosts" if host else "secrets"), rule.scope
         if host:
             item = place_text(rule.key, rule.port)
             note = note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
     elif everything and layer.kind == "manifest":
-        key, item = "capabilities.destinations.allow", place_text(rule.key, rule.port)
+        key, item = ("capabilities", "destinations", "allow"), place_text(rule.key, rule.port)
     elif hosts_alone(layer, rule):
-        key, item = "safety.network.allow", place_text(rule.key, rule.port)
+        key, item = ("safety", "network", "allow"), place_text(rule.key, rule.port)
         note = note if everything else _ANY_REQUEST if rule.port else _ANY_PORT
     elif spec.by_keys and kind in ("fs:write", "fs:delete"):
         key, item, note = _own(layer, KEY_OF[kind]), _target(rule, roots), note or _also(kind)
     elif kind in EXACT_KEY_OF:
         key, item = _own(layer, EXACT_KEY_OF[kind]), _target(rule, roots)
     else:
-        key, item = _own(layer, "grants"), _text(rule, roots)
-    return f"add `{item}` under `{key}` in {layer.origin.file}", note
+        key, item = _own(layer, "grants"), rule_text(rule, roots)
+    return Addition(key, item, layer.origin.file), note
+
+
+def _named_keys(layer: Layer) -> tuple[str, ...]:
+    """The keys of a bundle or a definition, whose title is these with dots between. Its name may have dots too."""
+    head = ("bundles",) if layer.kind == "bundle" else ("connectors", "definitions")
+    return *head, layer.title.removeprefix(f"{'.'.join(head)}.")
 
 
 def hosts_alone(layer: Layer, rule: Capability) -> bool:
@@ -115,7 +138,7 @@ def add_need(use: Use, spec: ToolSpec, roots: Roots) -> str:
     if rule is None:
         return _EVERY_PATH
     if not spec.by_keys:
-        return f"add `{_text(rule, roots)}` to the tool's `needs`{where}{_wider(rule, use)}"
+        return f"add `{rule_text(rule, roots)}` to the tool's `needs`{where}{_wider(rule, use)}"
     kind = f"{use.domain}:{use.action}"
     also = _also(kind)
     if use.domain == "network":
@@ -276,8 +299,9 @@ def declare(manifest: Manifest) -> str:
     return f"declare it under the top-level `tools` in {(*shared, manifest.origin.file)[0]}"
 
 
-def _own(layer: Layer, key: str) -> str:
-    return key if layer.kind == "personality" else f"capabilities.{key}"
+def _own(layer: Layer, key: str) -> tuple[str, ...]:
+    keys = tuple(key.split("."))
+    return keys if layer.kind == "personality" else ("capabilities", *keys)
 
 
 def _also(kind: str) -> str:
@@ -296,7 +320,8 @@ def _can_be_written(rule: Capability) -> bool:
         return False
 
 
-def _text(rule: Capability, roots: Roots) -> str:
+def rule_text(rule: Capability, roots: Roots) -> str:
+    """A rule as a file has it: a path starts with `${workdir}` or `~` if the files use them."""
     return f"{rule.domain}:{rule.action}:{_target(rule, roots)}"
 
 
