@@ -6,9 +6,10 @@ The policy of `licet run`: one that was named or found, the flags alone, or one 
 import os
 import shlex
 import signal
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from msgspec import Struct
@@ -57,6 +58,7 @@ from licet.guard.result import Result
 from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import PLACES, policy_root, shown_path
 from licet.sandbox.programs.early_supervisor import AHEAD
+from licet.sandbox.programs.own_terminal import stop_like_a_job
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 
@@ -299,7 +301,7 @@ def run_program(
         held: set[str] = set()
         state = with_secrets(wanted.state or DirectoryState(state_directory(chosen.root)), wanted.secrets)
         find_session = open_session(ctx, wanted.session, state, policy.agent)
-        attached = AttachedStreams()
+        attached = AttachedStreams(own_terminal=True, in_pipelines=True)
         gate = program_gate(
             policy,
             state,
@@ -309,7 +311,7 @@ def run_program(
             workdir=setting.workdir,
             ready=ready,
             held=held,
-            approver=chosen.approver or (terminal_approver(state) if wanted.ask else None),
+            approver=chosen.approver or (terminal_approver(state, held=attached.held) if wanted.ask else None),
             secrets_file=wanted.secrets,
         )
         gate.flags = chosen.typed.words
@@ -336,7 +338,10 @@ def run_program(
         show_warnings(chosen.typed, gate.policy.tools[tool].reach, wanted.secrets)
     show_new_session(ctx, wanted.session)
     before = {number: signal.signal(number, _terminated) for number in _ending_signals()}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, Interrupts(attached))
+    interrupts = Interrupts(attached)
+    attached.interrupted = interrupts.typed
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupts)
+    before |= _follow_terminal(attached)
     try:
         result = run_in(gate, tool, {"command": words}, find_session, purpose=wanted.purpose, task=wanted.task)
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
@@ -386,12 +391,32 @@ class Interrupts:
         self._times: list[float] = []
 
     def __call__(self, number: int, frame: object) -> None:
+        if self._count() > 2 or not self._attached.interrupt():
+            raise KeyboardInterrupt
+
+    def typed(self) -> None:
+        """One was typed at the terminal of the command, which has passed it on."""
+        if self._count() > 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def _count(self) -> int:
         now = time.monotonic()
         self._times = [*(one for one in self._times if now - one < INTERRUPT_SECONDS), now]
-        if len(self._times) > 2 or not self._attached.interrupt():
-            raise KeyboardInterrupt
         if len(self._times) == 2:
-            os.write(2, b"\nlicet: press Ctrl-C once more to end the command\n")
+            self._attached.show(b"\nlicet: press Ctrl-C once more to end the command\n")
+        return len(self._times)
+
+
+def _follow_terminal(attached: AttachedStreams) -> dict[signal.Signals, Any]:
+    """Stop with the command, as Ctrl-Z does, and give it the size of the terminal; returns the handlers from before."""
+    before: dict[signal.Signals, Any] = {}
+    if sys.platform != "win32":
+        before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: attached.resized())
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            attached.suspend = lambda: os.killpg(os.getpgrp(), signal.SIGTSTP)
+            stop = lambda *_: attached.stopped(stop_like_a_job)  # noqa: E731
+            before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, stop)
+    return before
 
 
 def _ending_signals() -> tuple[signal.Signals, ...]:

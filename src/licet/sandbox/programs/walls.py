@@ -361,7 +361,9 @@ class _CallWalls:
                 with suppress(OSError):  # removed meanwhile, or neither a file nor a directory
                     yield KernelRule(part, _USABLE, found if part == path else identity(part))
         for device in DEVICES:
-            yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
+            # That terminal controls the program, and was made for it or by it: it may ask for its settings and set them.
+            settings = landlock.TERMINAL if device == "/dev/tty" else 0
+            yield KernelRule(device, landlock.READ_FILE | landlock.WRITE | settings)
         for place, access in scratch.items():
             yield KernelRule(place, access)
         if self._spaces:
@@ -575,6 +577,7 @@ class LauncherClient:
         meter: Meter | None = None,
     ) -> None:
         self._limits = orders["limits"]
+        self.has_jobs = bool(orders["namespaces"])  # the first process there lets a stopped program go on
         self._placeholders = placeholders or Placeholders()
         self._ending, ending = os.pipe()
         os.set_blocking(self._ending, False)
