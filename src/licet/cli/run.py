@@ -33,7 +33,7 @@ from licet.assemble.program import (
 from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import DirectoryState, State
 from licet.cli.discovery import Named, check_setting, find_policy, nothing_here, require_trust
-from licet.cli.limits import HINTS_AFTER_SUCCESS, HINTS_SHOWN, INTERRUPT_SECONDS
+from licet.cli.limits import INTERRUPT_SECONDS
 from licet.cli.missing_secrets import secret_advice
 from licet.cli.options import (
     FILE,
@@ -47,10 +47,8 @@ from licet.cli.options import (
     with_secrets,
 )
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
-from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_closed, show_hints, show_warnings
-from licet.core.algebra.scope import Malformed, visible
-from licet.core.decision.decision import CapabilityDenied
-from licet.core.decision.reach import Reach
+from licet.cli.run_hints import explanation, hints, programs_not_found, refusals, show_closed, show_warnings
+from licet.core.algebra.scope import Malformed
 from licet.core.policy.manifest import PROGRAM, Manifest
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import AFTER_REPLACING, LIMIT_KEYS, Finished, limit_name
@@ -77,6 +75,7 @@ class RunOptions(Struct, frozen=True):
     state: State | None = None
     flags: Flags = Flags()
     save: Path | None = None
+    quiet: bool = False
 
 
 class ChosenPolicy(Struct, frozen=True):
@@ -211,6 +210,7 @@ class _Split(click.Command):
 )
 @click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
 @click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not say which walls the command met.")
 @caller_options("run")
 @click.option(
     "--no-time-limit", is_flag=True, expose_value=False, help="Accepted, and not needed: only the policy limits time."
@@ -228,6 +228,7 @@ def command(
     save: Path | None,
     name: str | None,
     ask: bool,
+    quiet: bool,
     session: str,
     purpose: str | None,
     task: str,
@@ -275,7 +276,7 @@ def command(
     words: list[str] = _from_here(ctx.meta["command"], setting.workdir)
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
-    wanted = RunOptions(ask, session, purpose, task, secrets, state, Flags(read, write, net, env), save)
+    wanted = RunOptions(ask, session, purpose, task, secrets, state, Flags(read, write, net, env), save, quiet)
     ctx.exit(run_program(ctx, manifest, name, setting, words, wanted, ctx.meta[AHEAD]))
 
 
@@ -354,15 +355,19 @@ def run_program(
         for number, handler in before.items():
             signal.signal(number, handler)
     ran = gate.policy.tools[tool]
-    code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach, wanted.secrets)
-    if result.ok and attached.said and not wants_json():
+    code = _report(result, ended, ran.seconds, state.option, attached.lost, wanted.secrets)
+    if result.ok and not wanted.quiet and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
+        # A command that succeeds may say what it could not do, as `git checkout` does. A refused connection did not
+        # matter to it: the receipt has that.
         walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
-        if code:
-            show_hints([*walls, *programs_not_found(attached.said, ran.reach)])
-        else:  # such as `git checkout`, which succeeds without the files that it could not replace
-            show_hints(walls[:HINTS_AFTER_SUCCESS], succeeded=True)
+        walls += programs_not_found(attached.said, ran.reach) if code else []
+        refused = refusals(result, ran.reach) if code else []
+        receipt = f"licet receipts show {result.receipt}{state.option}"
+        unseen = attached.unseen if code else ""
+        for line, colour in explanation(refused, walls, receipt, succeeded=not code, unseen=unseen):
+            show(line, err=True, colour=colour)
     return code
 
 
@@ -437,13 +442,11 @@ def _report(
     seconds: float,
     state: str,
     lost: str | None,
-    reach: Reach | None = None,
     secrets: Path | None = None,
 ) -> int:
     """Report on stderr how the program ended, and return the exit code; stdout belongs to the program.
 
-    `lost` names the output that could not be passed on; `reach` is what the program could reach, and `secrets` the
-    file of `--secrets`.
+    `lost` names the output that could not be passed on, and `secrets` is the file of `--secrets`.
     """
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
@@ -464,23 +467,10 @@ def _report(
             show(text, err=True, colour="red")
         if lost:
             show(f"licet: {lost}", err=True, colour="red")
-        if result.ok:
-            _report_refusals(result, state, reach)
 
     ended_as = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
     print_report({**result_document(result), **ended_as}, show_end, err=True)
     return code
-
-
-def _report_refusals(result: Result, state: str, reach: Reach | None) -> None:
-    """List what the proxy refused while the program ran: many programs do not report it."""
-    refused = (event for event in result.events if isinstance(event, CapabilityDenied))
-    lines = list(dict.fromkeys(refusal_line(event, reach) for event in refused))
-    for line in lines[:HINTS_SHOWN]:
-        show(visible(line), err=True, colour="red")
-    if lines:
-        more = f"{len(lines) - HINTS_SHOWN} more, and " if len(lines) > HINTS_SHOWN else ""
-        show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
 
 
 def _code(returncode: int) -> int:

@@ -368,8 +368,9 @@ class _Line:
             return REFUSED
         if finished.reason:
             self.says.append(f"the line ended {ended_by(finished.reason, finished.detail)}")
-        self.says += _met(result)
         code = finished.exit_code
+        if code:  # what a line did without did not matter to it, and the receipt has it
+            self.says += _met(result)
         return code if code >= 0 else 128 - code
 
 

@@ -192,6 +192,8 @@ class OwnTerminal:
                     return
                 self._seen(text)
                 self._flows.wait()
+                if self._active is None and self._keyboard is not None:
+                    text = text.replace(b"\r\n", b"\n")  # the terminal of the person makes that again
                 write_all(self._screen, text)
         except OSError as error:
             self.lost = f"the terminal could not be written: {error.strerror}"
@@ -310,9 +312,7 @@ class OwnTerminal:
 
     def _program(self) -> int:
         """The program itself: the oldest child of the process that leads the session of the new terminal."""
-        leader = self._session()
-        with open(f"/proc/{leader}/task/{leader}/children", "rb") as file:
-            return int(file.read().split()[0])
+        return _children(self._session())[0]
 
     def _is_leading(self) -> bool:
         """Whether the program, or a job of it, has what is typed; true if that cannot be known."""
@@ -325,13 +325,28 @@ class OwnTerminal:
         """None if the program goes on; else what differs each time that it stops."""
         try:
             process = self._program()
-            with open(f"/proc/{process}/stat", "rb") as file:
-                if file.read().rpartition(b")")[2].split()[0] != b"T":
-                    return None
+            if not _is_stopped(process):
+                return None
             with open(f"/proc/{process}/status", "rb") as file:
                 return b"".join(line for line in file if b"ctxt_switches" in line)
         except (OSError, ValueError, IndexError):  # it has ended, or not begun
             return None
+
+
+def _is_stopped(process: int) -> bool:
+    """Whether a process has stopped, or waits, as after `vfork`, for one that was stopped before it ran a program."""
+    state = _state(process)
+    return state == b"T" or (state == b"D" and any(_state(child) == b"T" for child in _children(process)))
+
+
+def _state(process: int) -> bytes:
+    with open(f"/proc/{process}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0]
+
+
+def _children(process: int) -> list[int]:
+    with open(f"/proc/{process}/task/{process}/children", "rb") as file:
+        return [int(child) for child in file.read().split()]
 
 
 def has_jobs() -> bool:

@@ -361,7 +361,7 @@ class _CallWalls:
                 with suppress(OSError):  # removed meanwhile, or neither a file nor a directory
                     yield KernelRule(part, _USABLE, found if part == path else identity(part))
         for device in DEVICES:
-            # That terminal controls the program, and was made for it or by it: it may ask for its settings and set them.
+            # The terminal that controls the program was made for it or by it: it may read and set its settings.
             settings = landlock.TERMINAL if device == "/dev/tty" else 0
             yield KernelRule(device, landlock.READ_FILE | landlock.WRITE | settings)
         for place, access in scratch.items():
