@@ -89,8 +89,8 @@ def test_the_keys_of_a_terminal_are_for_the_program(person: Person) -> None:
 
 
 def test_settings_of_the_program_are_those_of_its_own_terminal(person: Person) -> None:
-    ask = "import getpass; print(chr(39).join(getpass.getpass(chr(63)).split()))"
-    person.types(f"$L sh -c '{PYTHON} -c \"{ask}\"; stty -echo; stty -a'", b"?")
+    ask = "import getpass; print(chr(39).join(getpass.getpass(chr(64)).split()))"
+    person.types(f"$L sh -c '/usr/bin/python3 -c \"{ask}\"; stty -echo; stty -a'", b"@")
     person.type(b"a secret\r")
     shown = person.until(PROMPT)
     assert b"a'secret" in shown
@@ -135,12 +135,12 @@ def test_a_command_in_a_pipe_leaves_the_terminal_to_the_others(person: Person, d
 
 def test_what_was_started_in_a_shell_of_its_own_has_jobs(person: Person) -> None:
     person.types("$L bash --norc -i", b"bash-")
-    person.types("echo in; sleep 50", b"in\r\n")
+    person.types("(echo in; exec sleep 50)", b"in\r\n")
     person.type(b"\x1a")
     person.until(b"Stopped")
     person.type(b"fg\r")
     person.until(b"fg\r\n")
-    person.until(b"sleep 50\r\n")
+    person.until(b"sleep 50")
     person.type(b"\x03")
     person.until(b"bash-")
     person.type(b"exit 3\r")
