@@ -370,7 +370,8 @@ def test_requests_go_through_the_proxy(desk: Path) -> None:
 def test_many_refusals_are_listed_up_to_a_limit_and_then_counted(desk: Path) -> None:
     allowed = {"destinations": {"allow": ["api.example"]}}  # without a rule for the network there is no proxy
     (desk / "agent.yaml").write_text(json.dumps({**MANIFEST, "capabilities": {**MANIFEST["capabilities"], **allowed}}))
-    line = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -sS http://$n.evil.test/ http://$n.evil.test/; done >out/said; exit 3"
+    send = "curl -sS http://$n.evil.test/ http://$n.evil.test/"
+    line = f"for n in 1 2 3 4 5 6 7 8 9 10 11 12; do {send}; done >out/said; exit 3"
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)
     told = [line for line in ended.stderr.splitlines() if line.startswith("licet: ")]
     assert [line.split("@")[1].split(":")[0] for line in told[:-1]] == [f"{n}.evil.test" for n in range(1, 5)]

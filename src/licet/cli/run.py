@@ -360,10 +360,10 @@ def run_program(
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
         # A command that succeeds may say what it could not do, as `git checkout` does. A refused connection did not
-        # matter to it: the receipt has that.
+        # matter to it, and the receipt has that; but whoever tried to send a key away is named in any case.
         walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
         walls += programs_not_found(attached.said, ran.reach) if code else []
-        refused = refusals(result, ran.reach) if code else []
+        refused = refusals(result, ran.reach, only_keys=not code)
         receipt = f"licet receipts show {result.receipt}{state.option}"
         unseen = attached.unseen if code else ""
         for line, colour in explanation(refused, walls, receipt, succeeded=not code, unseen=unseen):

@@ -245,9 +245,11 @@ def _flag(use: Use) -> str:
     return flag_of_path("read", use.target) if use.action == "read" else flag_of_path("write", written_at(use.target))
 
 
-def refusals(result: Result, reach: Reach | None) -> list[str]:
-    """What the proxy refused while the program ran: many programs do not report it."""
-    events = (event for event in result.events if isinstance(event, CapabilityDenied))
+def refusals(result: Result, reach: Reach | None, *, only_keys: bool = False) -> list[str]:
+    """What the proxy refused while the program ran, since many programs do not report it; or only keys in requests."""
+    events = [event for event in result.events if isinstance(event, CapabilityDenied)]
+    if only_keys:
+        events = [event for event in events if event.reason == "SECRET_NOT_DECLARED"]
     return list(dict.fromkeys(visible(refusal_line(event, reach)) for event in events))
 
 

@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from licet.sandbox.limits import AWAKE_SECONDS, CHUNK, COPY_SECONDS, STOP_LOOK_SECONDS
-from licet.sandbox.programs.terminal_settings import (
+from licet.sandbox.kernel.terminal_settings import (
     Settings,
     apply,
     is_foreground,
     passing,
     settings_of,
 )
+from licet.sandbox.limits import AWAKE_SECONDS, CHUNK, COPY_SECONDS, STOP_LOOK_SECONDS
 from licet.sandbox.streams import write_all
 
 if sys.platform != "win32":

@@ -94,7 +94,7 @@ def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launc
     how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command.words[0]), launch is None)
     _kill_all()
     if command.lent is not None and how == "stopped":
-        from licet.sandbox.programs import terminal_settings  # only a program at a terminal needs it
+        from licet.sandbox.kernel import terminal_settings  # only a program at a terminal needs it
 
         terminal_settings.give_back(*command.lent)
     _say(status, how.encode())

@@ -21,10 +21,10 @@ from functools import partial
 from typing import Any
 
 from licet.guard.execution import OwnedTerminal
+from licet.sandbox.kernel.terminal_settings import packed
 from licet.sandbox.limits import AWAKE_SECONDS, COPY_SECONDS, LAST_OUTPUT
 from licet.sandbox.programs.own_terminal import OwnTerminal, has_jobs
 from licet.sandbox.programs.supervisor_client import Pipes
-from licet.sandbox.programs.terminal_settings import packed
 from licet.sandbox.streams import Unwritten, copy
 
 if sys.platform != "win32":
