@@ -370,10 +370,11 @@ def test_requests_go_through_the_proxy(desk: Path) -> None:
 def test_many_refusals_are_listed_up_to_a_limit_and_then_counted(desk: Path) -> None:
     allowed = {"destinations": {"allow": ["api.example"]}}  # without a rule for the network there is no proxy
     (desk / "agent.yaml").write_text(json.dumps({**MANIFEST, "capabilities": {**MANIFEST["capabilities"], **allowed}}))
-    line = "for n in 1 2 3 4 5 6 7 8 9 10 11 12; do curl -sS http://$n.evil.test/ http://$n.evil.test/; done >out/said"
+    send = "curl -sS http://$n.evil.test/ http://$n.evil.test/"
+    line = f"for n in 1 2 3 4 5 6 7 8 9 10 11 12; do {send}; done >out/said; exit 3"
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)
     told = [line for line in ended.stderr.splitlines() if line.startswith("licet: ")]
-    assert [line.split("@")[1].split(":")[0] for line in told[:-1]] == [f"{n}.evil.test" for n in range(1, 11)]
+    assert [line.split("@")[1].split(":")[0] for line in told[:-1]] == [f"{n}.evil.test" for n in range(1, 5)]
     assert told[-1].startswith(message("run.licet_more_all_was_checked"))
 
 
@@ -519,7 +520,7 @@ def test_a_refusal_for_a_missing_secret_says_how_to_give_it(desk: Path) -> None:
 def test_a_command_that_succeeds_gets_a_few_hints_and_json_gets_none(desk: Path) -> None:
     line = "for name in 1 2 3 4 5 6 7; do echo x > in/$name; done; true"
     ended = licet(desk, "agent.yaml", "--", "sh", "-c", line)
-    assert (ended.returncode, ended.stderr.count("\n  - ")) == (0, 5)
+    assert (ended.returncode, ended.stderr.count("\n  - ")) == (0, 4)
     assert "  - " not in licet(desk, "agent.yaml", "--json", "--", "sh", "-c", line).stderr
 
 

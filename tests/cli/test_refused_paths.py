@@ -86,7 +86,7 @@ CLAIMED = {
     "what is there and may be read": "cat: in/file: Permission denied",
     "what is nowhere": "cat: nowhere: No such file or directory",
     "no path": "OSError: [Errno 30] Read-only file system",
-    "a name with an escape": "cat: '{home}/\x1b[1mnotes': No such file or directory",
+    "a name that is not seen as it is": "cat: '{home}/\u200bnotes': No such file or directory",
 }
 
 

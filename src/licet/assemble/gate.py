@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
@@ -492,11 +493,16 @@ def waiting_approver(state: Place, announce: "Announce | None" = None) -> "Waiti
     return WaitingApprover(stored_approvals(state), announce)
 
 
-def terminal_approver(state: Place, behind: Approver | None = None) -> "TerminalApprover":
-    """An approver at the terminal. Without a terminal, or for signed approvals, `behind` or the store is asked."""
+def terminal_approver(
+    state: Place, behind: Approver | None = None, *, held: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> "TerminalApprover":
+    """An approver at the terminal. Without a terminal, or for signed approvals, `behind` or the store is asked.
+
+    `held` keeps others from the terminal while it asks.
+    """
     from licet.backends.approvals.terminal import TerminalApprover
 
-    return TerminalApprover(behind or stored_approvals(state))
+    return TerminalApprover(behind or stored_approvals(state), held=held)
 
 
 class RefusingGate(CommandGate):

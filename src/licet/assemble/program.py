@@ -155,7 +155,7 @@ class AttachedProcesses(LocalProcesses):
 
     async def run(self, command: Command, walls: Walls) -> Finished:
         environment = {**self._variables, **command.environment}
-        command = replace(command, environment=environment, own_terminal=self._attached.has_own_terminal)
+        command = replace(command, environment=environment, own_terminal=self._attached.own_terminal())
         finished = await self.run_attached(command, walls, self._attached)
         self._ended.append(finished)
         return finished

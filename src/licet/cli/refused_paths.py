@@ -30,9 +30,18 @@ _CLOSING = late_pattern(r"""['"`’”](?!\w)""")
 _ERROR_FIRST = late_pattern(r"\[Errno -?\d+\]|(?:^|\s|\[)(?:\w+\.)*\w*(?:Error|Exception|Warning)\b|\bE[A-Z]{3,}:")
 
 
+# Colours and movements, then titles and links up to their end, then other sequences; a letter that the next one is
+# written over, as pages of manuals have them; other controls.
+_UNSEEN = late_pattern(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]?|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)"
+    r"|[^\n\x08]\x08|[\0-\x08\x0e-\x1f\x7f]"
+)
+
+
 def last_lines(said: str) -> list[str]:
-    """The last lines of what a command said, none of them long."""
-    return [line[:OUTPUT_LINE_CHARACTERS] for line in said.splitlines()[-OUTPUT_LINES_SEARCHED:]]
+    """The last lines of what a command said, as a person reads them at a terminal, none of them long."""
+    lines = _UNSEEN.sub("", said).splitlines()
+    return [line[:OUTPUT_LINE_CHARACTERS] for line in lines[-OUTPUT_LINES_SEARCHED:]]
 
 
 def refused_paths(said: str, workdir: str) -> Iterator[tuple[str, str]]:

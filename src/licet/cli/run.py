@@ -6,9 +6,10 @@ The policy of `licet run`: one that was named or found, the flags alone, or one 
 import os
 import shlex
 import signal
+import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 from msgspec import Struct
@@ -32,7 +33,7 @@ from licet.assemble.program import (
 from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import DirectoryState, State
 from licet.cli.discovery import Named, check_setting, find_policy, nothing_here, require_trust
-from licet.cli.limits import HINTS_AFTER_SUCCESS, HINTS_SHOWN, INTERRUPT_SECONDS
+from licet.cli.limits import INTERRUPT_SECONDS
 from licet.cli.missing_secrets import secret_advice
 from licet.cli.options import (
     FILE,
@@ -48,17 +49,14 @@ from licet.cli.options import (
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
 from licet.cli.run_hints import (
     allowing_receipt,
+    explanation,
     hints,
-    is_lacking,
     programs_not_found,
-    refusal_line,
+    refusals,
     show_closed,
-    show_hints,
     show_warnings,
 )
-from licet.core.algebra.scope import Malformed, visible
-from licet.core.decision.decision import CapabilityDenied
-from licet.core.decision.reach import Reach
+from licet.core.algebra.scope import Malformed
 from licet.core.policy.manifest import PROGRAM, Manifest
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import AFTER_REPLACING, LIMIT_KEYS, Finished, limit_name
@@ -66,6 +64,7 @@ from licet.guard.result import Result
 from licet.policy_files.organisation import under_organisation
 from licet.policy_files.policy_paths import PLACES, policy_root, shown_path
 from licet.sandbox.programs.early_supervisor import AHEAD
+from licet.sandbox.programs.own_terminal import stop_like_a_job
 from licet.sandbox.programs.supervisor_client import Supervisor
 from licet.sandbox.programs.terminal_streams import AttachedStreams
 
@@ -84,6 +83,7 @@ class RunOptions(Struct, frozen=True):
     state: State | None = None
     flags: Flags = Flags()
     save: Path | None = None
+    quiet: bool = False
 
 
 class ChosenPolicy(Struct, frozen=True):
@@ -225,6 +225,7 @@ class _Split(click.Command):
 )
 @click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
 @click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not say which walls the command met.")
 @caller_options("run")
 @click.option(
     "--no-time-limit", is_flag=True, expose_value=False, help="Accepted, and not needed: only the policy limits time."
@@ -243,6 +244,7 @@ def command(
     save: Path | None,
     name: str | None,
     ask: bool,
+    quiet: bool,
     session: str,
     purpose: str | None,
     task: str,
@@ -291,7 +293,7 @@ def command(
     words: list[str] = _from_here(ctx.meta["command"], setting.workdir)
     if not words:
         raise click.UsageError("expected a command after `--`, such as `licet run agent.yaml -- git log`", ctx)
-    wanted = RunOptions(ask, session, purpose, task, secrets, state, Flags(read, write, net, env, socket), save)
+    wanted = RunOptions(ask, session, purpose, task, secrets, state, Flags(read, write, net, env, socket), save, quiet)
     ctx.exit(run_program(ctx, manifest, name, setting, words, wanted, ctx.meta[AHEAD]))
 
 
@@ -317,7 +319,7 @@ def run_program(
         held: set[str] = set()
         state = with_secrets(wanted.state or DirectoryState(state_directory(chosen.root)), wanted.secrets)
         find_session = open_session(ctx, wanted.session, state, policy.agent)
-        attached = AttachedStreams()
+        attached = AttachedStreams(own_terminal=True, in_pipelines=True)
         gate = program_gate(
             policy,
             state,
@@ -327,7 +329,7 @@ def run_program(
             workdir=setting.workdir,
             ready=ready,
             held=held,
-            approver=chosen.approver or (terminal_approver(state) if wanted.ask else None),
+            approver=chosen.approver or (terminal_approver(state, held=attached.held) if wanted.ask else None),
             secrets_file=wanted.secrets,
         )
         gate.flags = chosen.typed.words
@@ -354,7 +356,10 @@ def run_program(
         show_warnings(chosen.typed, gate.policy.tools[tool].reach, wanted.secrets)
     show_new_session(ctx, wanted.session)
     before = {number: signal.signal(number, _terminated) for number in _ending_signals()}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, Interrupts(attached))
+    interrupts = Interrupts(attached)
+    attached.interrupted = interrupts.typed
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupts)
+    before |= _follow_terminal(attached)
     try:
         result = run_in(gate, tool, {"command": words}, find_session, purpose=wanted.purpose, task=wanted.task)
         in_time = not (result.reason == "LIMIT_TIME" or (ended and ended[-1].timed_out))
@@ -367,15 +372,21 @@ def run_program(
         for number, handler in before.items():
             signal.signal(number, handler)
     ran = gate.policy.tools[tool]
-    code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach, wanted.secrets)
-    if result.ok and attached.said and not wants_json():
+    code = _report(result, ended, ran.seconds, state.option, attached.lost, wanted.secrets)
+    if result.ok and not wanted.quiet and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
         workdir = str(setting.workdir or Path.cwd())
+        # A command that succeeds may say what it could not do, as `git checkout` does. A refused connection did not
+        # matter to it, and the receipt has that; but whoever tried to send a key away is named in any case.
         walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
-        if code:
-            show_hints([*walls, *programs_not_found(attached.said, ran.reach)])
-        else:  # such as `git checkout`, which succeeds without the files that it could not replace
-            show_hints(walls[:HINTS_AFTER_SUCCESS], succeeded=True)
+        walls += programs_not_found(attached.said, ran.reach) if code else []
+        refused = refusals(result, ran.reach, only_keys=not code)
+        receipt = f"licet receipts show {result.receipt}{state.option}"
+        if allowing := allowing_receipt(result, ran.reach):
+            receipt += f"; to allow it, at a terminal: {allowing}{state.option}"
+        unseen = attached.unseen if code else ""
+        for line, colour in explanation(refused, walls, receipt, succeeded=not code, unseen=unseen):
+            show(line, err=True, colour=colour)
     return code
 
 
@@ -404,12 +415,32 @@ class Interrupts:
         self._times: list[float] = []
 
     def __call__(self, number: int, frame: object) -> None:
+        if self._count() > 2 or not self._attached.interrupt():
+            raise KeyboardInterrupt
+
+    def typed(self) -> None:
+        """One was typed at the terminal of the command, which has passed it on."""
+        if self._count() > 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def _count(self) -> int:
         now = time.monotonic()
         self._times = [*(one for one in self._times if now - one < INTERRUPT_SECONDS), now]
-        if len(self._times) > 2 or not self._attached.interrupt():
-            raise KeyboardInterrupt
         if len(self._times) == 2:
-            os.write(2, b"\nlicet: press Ctrl-C once more to end the command\n")
+            self._attached.show(b"\nlicet: press Ctrl-C once more to end the command\n")
+        return len(self._times)
+
+
+def _follow_terminal(attached: AttachedStreams) -> dict[signal.Signals, Any]:
+    """Stop with the command, as Ctrl-Z does, and give it the size of the terminal; returns the handlers from before."""
+    before: dict[signal.Signals, Any] = {}
+    if sys.platform != "win32":
+        before[signal.SIGWINCH] = signal.signal(signal.SIGWINCH, lambda *_: attached.resized())
+        if signal.getsignal(signal.SIGTSTP) is not signal.SIG_IGN:
+            attached.suspend = lambda: os.killpg(os.getpgrp(), signal.SIGTSTP)
+            stop = lambda *_: attached.stopped(stop_like_a_job)  # noqa: E731
+            before[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, stop)
+    return before
 
 
 def _ending_signals() -> tuple[signal.Signals, ...]:
@@ -430,13 +461,11 @@ def _report(
     seconds: float,
     state: str,
     lost: str | None,
-    reach: Reach | None = None,
     secrets: Path | None = None,
 ) -> int:
     """Report on stderr how the program ended, and return the exit code; stdout belongs to the program.
 
-    `lost` names the output that could not be passed on; `reach` is what the program could reach, and `secrets` the
-    file of `--secrets`.
+    `lost` names the output that could not be passed on, and `secrets` is the file of `--secrets`.
     """
     late = (bool(ended) and ended[-1].timed_out) or result.reason == "LIMIT_TIME"
     code = LATE if late else _code(ended[-1].exit_code) if ended and result.ok else REFUSED
@@ -457,25 +486,10 @@ def _report(
             show(text, err=True, colour="red")
         if lost:
             show(f"licet: {lost}", err=True, colour="red")
-        if result.ok:
-            _report_refusals(result, state, reach)
 
     ended_as = {"exit_code": code, "timed_out": late, "limit": limit or None, "lost": lost}
     print_report({**result_document(result), **ended_as}, show_end, err=True)
     return code
-
-
-def _report_refusals(result: Result, state: str, reach: Reach | None) -> None:
-    """List what the proxy refused while the program ran: many programs do not report it."""
-    refused = [event for event in result.events if isinstance(event, CapabilityDenied)]
-    lines = list(dict.fromkeys(refusal_line(event, reach) for event in refused))
-    for line in lines[:HINTS_SHOWN]:
-        show(visible(line), err=True, colour="red")
-    if lines:
-        more = f"{len(lines) - HINTS_SHOWN} more, and " if len(lines) > HINTS_SHOWN else ""
-        show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
-        if reach is not None and any(is_lacking(event, reach) for event in refused):
-            show(f"licet: to allow it, at a terminal: {allowing_receipt(reach, result.receipt)}{state}", err=True)
 
 
 def _code(returncode: int) -> int:

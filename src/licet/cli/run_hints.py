@@ -2,7 +2,7 @@
 
 Only the program learns that the kernel refused it something. So a wall is named only if the last output of the command
 names a path with an error that walls cause, and this run does close that path. It is told as what the output says: a
-program may print what it never tried. Output to a terminal is not seen. Refused connections are known from the proxy.
+program may print what it never tried. Refused connections are known from the proxy, and come first.
 What flags close is opened by a flag, what a policy closes by a line in its file. A command that ended with code 0 may
 have met walls too: git switches branches without the files that it could not replace.
 
@@ -16,7 +16,8 @@ the program as not found, and no file of that name on PATH can be read.
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+import stat
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from msgspec.structs import replace
 
 from licet.assemble.program import HTTPS, Typed, flag_of_path, opening_flag
 from licet.cli.advised_paths import leads_to_more, real_use, why_not_advised, written_at
-from licet.cli.limits import CLOSED_SHOWN, HINTS_SHOWN
+from licet.cli.limits import CLOSED_SHOWN, HINT_LINES
 from licet.cli.output import show
 from licet.cli.refused_paths import last_lines, refused_paths
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
@@ -42,6 +43,7 @@ from licet.core.policy.terms import private_lists
 from licet.core.values import COMMAND_LINE
 from licet.guard.held_paths import held_paths
 from licet.guard.import_path import ways
+from licet.guard.result import Result
 from licet.policy_files.policy_paths import PLACES, home_directory, names_of_policy, shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
@@ -64,16 +66,31 @@ def hints(said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, 
         why = _wall(reach, path, error, tuple(held), workdir, degraded=degraded)
         if why:
             found[why] = None
-    return list(found)[:HINTS_SHOWN]
+    return list(found)
 
 
-def show_hints(lines: Iterable[str], *, succeeded: bool = False) -> None:
-    """Print the hints on stderr."""
-    for number, line in enumerate(lines):
-        if not number:
-            text = "its output says that it was refused this, or did not find it, and the walls do close it:"
-            show(f"licet: {'it ended with code 0, but ' if succeeded else ''}{text}", err=True)
-        show(f"  - {line}", err=True)
+def explanation(
+    refused: Sequence[str], walls: Sequence[str], receipt: str, *, succeeded: bool = False, unseen: str = ""
+) -> Iterator[tuple[str, str | None]]:
+    """What a person reads of the walls that a command met, in a few lines, each with a colour or none.
+
+    `refused`: what the proxy has refused. It comes first, as nobody needs to believe the program about it. `walls`:
+    those that the output of the command names; `unseen`: why none of it was seen. `receipt`: what shows all of it.
+    """
+    if unseen:
+        yield f"licet: {unseen}: what it said was not searched for walls", None
+    most = HINT_LINES - bool(unseen)
+    shown = refused[: most - 1 - (2 if walls else 0)]  # with room for the receipt, and for a wall
+    yield from ((line, "red") for line in shown)
+    if walls:
+        room = most - 1 - len(shown) - bool(refused)
+        more = f" ({len(walls) - room} more are left out)" if len(walls) > room else ""
+        text = f"its output says that it was refused this, or did not find it, and the walls do close it{more}:"
+        yield f"licet: {'it ended with code 0, but ' if succeeded else ''}{text}", None
+        yield from ((f"  - {line}", None) for line in walls[:room])
+    if refused:
+        left = f"{len(refused) - len(shown)} more, and " if len(refused) > len(shown) else ""
+        yield f"licet: {left}all that was checked: {receipt}", None
 
 
 def show_warnings(typed: Typed, reach: Reach | None, secrets: Path | None = None) -> None:
@@ -137,6 +154,9 @@ def _nothing(reach: Reach, use: Use) -> str:
 
 def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: str, *, degraded: bool) -> str:
     """The wall at a path, or an empty text if the policy closes nothing there."""
+    with suppress(OSError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            return f"`{visible(path)}` is a unix socket of the machine: no program here connects to it"
     granted = held_paths(reach.grant)
     if inside(path, _TEMPORARY) and not granted.overlaps("read", path) and not granted.overlaps("write", path):
         return ""
@@ -216,16 +236,19 @@ def _allowing(reach: Reach, use: Use) -> str:
     return f", or run `licet allow {shlex.join((*named, use.action, target))}`"
 
 
-def is_lacking(event: CapabilityDenied, reach: Reach) -> bool:
+def _is_lacking(event: CapabilityDenied, reach: Reach) -> bool:
     """Whether lines of a policy file, and not only flags, would allow what was refused."""
     use = use_lacking_rules(event, reach) if reach.manifest.files else None
     return use is not None and not _files_allow(reach, use)
 
 
-def allowing_receipt(reach: Reach, receipt: str) -> str:
-    """The command line with which a person allows what a run was refused."""
+def allowing_receipt(result: Result, reach: Reach | None) -> str:
+    """The command line with which a person allows what a run was refused; empty if no line of a policy file would."""
+    denials = [event for event in result.events if isinstance(event, CapabilityDenied)]
+    if reach is None or not any(_is_lacking(event, reach) for event in denials):
+        return ""
     file = Path(reach.manifest.origin.file)
-    return f"licet allow {receipt}{'' if file in PLACES else f' --manifest {shlex.quote(str(file))}'}"
+    return f"licet allow {result.receipt}{'' if file in PLACES else f' --manifest {shlex.quote(str(file))}'}"
 
 
 def _flags_lack(reach: Reach, use: Use) -> bool:
@@ -246,6 +269,14 @@ def _flag(use: Use) -> str:
         wider = " (no flag says less than any connection to that port)" if use.method else ""
         return f"`--allow-net {shlex.quote(f'{use.target}{port}')}`{wider}"
     return flag_of_path("read", use.target) if use.action == "read" else flag_of_path("write", written_at(use.target))
+
+
+def refusals(result: Result, reach: Reach | None, *, only_keys: bool = False) -> list[str]:
+    """What the proxy refused while the program ran, since many programs do not report it; or only keys in requests."""
+    events = [event for event in result.events if isinstance(event, CapabilityDenied)]
+    if only_keys:
+        events = [event for event in events if event.reason == "SECRET_NOT_DECLARED"]
+    return list(dict.fromkeys(visible(refusal_line(event, reach)) for event in events))
 
 
 def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
@@ -339,7 +370,7 @@ def programs_not_found(said: str, reach: Reach | None) -> list[str]:
             is_from_path = not match[1] or match[1] + match[2] == started  # or it was named by its path
             if places and is_from_path and not _readable(places[0], reach):
                 found |= dict.fromkeys(_walls(match[2], places[0], reach))
-    return list(found)[:HINTS_SHOWN]
+    return list(found)
 
 
 def _on_path(name: str) -> list[str]:

@@ -89,6 +89,10 @@ class Watch(Protocol):
     async def ended(self) -> Exception | None:
         """Clean up after the program and its children have ended, or were never started; return the same error."""
 
+    @property
+    def has_jobs(self) -> bool:
+        """Whether somebody in the session of the program lets it go on when it has stopped."""
+
     def limit(self, used: Used) -> Reason | Literal[""]:
         """The limit that probably ended the program, or an empty text. To be called after `ended`."""
 
@@ -108,6 +112,12 @@ class SandboxUnavailable(Exception):
         self.place = place  # in a policy, if that asks for what cannot be
 
 
+# Whether a terminal among the streams of a program was made for it alone, and controls its session. It has what is
+# typed there from the start, or once it has stopped because it wants to read; or it leads the session alone: then
+# nothing stops it, as nobody could let it go on.
+OwnedTerminal = Literal["", "foreground", "background", "alone"]
+
+
 class Command(Struct, frozen=True):
     """One program to run: its file, arguments, complete environment, and limits."""
 
@@ -119,7 +129,7 @@ class Command(Struct, frozen=True):
     seconds: float
     output_bytes: int
     watch: Watch | None = None
-    own_terminal: bool = False  # a terminal among its streams was made for it alone: it controls its session
+    own_terminal: OwnedTerminal = ""
     runtime: tuple[str, ...] = ()  # what it is made of besides its binary, such as a package: readable without a grant
 
 

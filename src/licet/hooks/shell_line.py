@@ -369,8 +369,8 @@ class _Line:
             return REFUSED
         if finished.reason:
             self.says.append(f"the line ended {ended_by(finished.reason, finished.detail)}")
-        self.says += _met(result)
         code = finished.exit_code
+        self.says += _met(result, only_keys=not code)  # what a line did without did not matter to it
         return code if code >= 0 else 128 - code
 
 
@@ -378,9 +378,11 @@ def _receipt(result: Result) -> Sequence[str]:
     return (f"`licet receipts show {result.receipt}` says why",) if result.receipt else ()
 
 
-def _met(result: Result) -> list[str]:
-    """What the proxy refused: many programs do not say it."""
+def _met(result: Result, *, only_keys: bool) -> list[str]:
+    """What the proxy refused, since many programs do not say it; or only requests that had keys in them."""
     refused = [event for event in result.events if isinstance(event, CapabilityDenied)]
+    if only_keys:
+        refused = [event for event in refused if event.reason == "SECRET_NOT_DECLARED"]
     found = list(dict.fromkeys(visible(f"{one.capability} was refused") for one in refused))
     more = [f"{len(found) - REFUSALS_SHOWN} more were refused"] if len(found) > REFUSALS_SHOWN else []
     if any(one.reason in REASON_OF_DOMAIN.values() for one in refused) and result.receipt:

@@ -118,6 +118,7 @@ MOST_EXPOSED_ENTRIES = 20_000  # entries; a directory that was exposed, searched
 LONGEST_ENDING = 1 << 12  # bytes; why the walls ended a program: what a pipe takes at once
 COPY_SECONDS = 2.0  # seconds; a copy of a stream ends when its program has ended
 AWAKE_SECONDS = 0.2  # seconds; between two moments in which a signal is noticed
+STOP_LOOK_SECONDS = 0.02  # seconds; between two looks at whether a program at a terminal has stopped, when it may soon
 LAST_OUTPUT = 1 << 14  # bytes; the last output that is kept, to say which wall a failed program hit
 CHUNK = 1 << 16  # bytes; what is read at once from a stream: as much as a pipe holds
 MOST_UNWRITTEN = 1 << 18  # bytes; what waits to be written to a stream before its writer waits

@@ -12,7 +12,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from weakref import WeakKeyDictionary
 
 from licet.backends.approvals.requests import ApprovalStore, CannotAnswer, request_of
@@ -33,9 +33,14 @@ def open_terminal() -> int:
 class TerminalApprover:
     """Asks at the terminal, one question at a time."""
 
-    def __init__(self, behind: Approver | None = None, terminal: Callable[[], int] = open_terminal) -> None:
+    def __init__(
+        self,
+        behind: Approver | None = None,
+        terminal: Callable[[], int] = open_terminal,
+        held: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._behind = behind
-        self._terminal = terminal
+        self._terminal, self._held = terminal, held
         self._turns: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 
     @property
@@ -63,7 +68,8 @@ class TerminalApprover:
                 )
             turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
             async with asyncio.timeout(question.expires_seconds), turn:  # waiting for another question counts too
-                answered = await _ask(terminal, question)
+                with self._held():
+                    answered = await _ask(terminal, question)
         except TimeoutError:
             return Answered("expired")
         except OSError:  # the terminal is gone, so there is no answer

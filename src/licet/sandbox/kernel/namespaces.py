@@ -42,7 +42,7 @@ _SIOCSIFFLAGS, _IFF_UP, _IFF_RUNNING = 0x8914, 0x1, 0x40
 
 # The new root is mounted on one of these; nothing is written to the directory of the host.
 _STAGES = ("/tmp", "/mnt", "/var", "/usr")  # noqa: S108
-# /dev/tty is the terminal that controls the process: none, until a program makes one of its own.
+# /dev/tty is the terminal that controls the process: one that was made for the program, or by it, or none.
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 PROXY = ("127.0.0.1", 3128)  # where a program finds the way out, on the loopback of its own namespace
 SHARED_MEMORY, TERMINALS = "/dev/shm", "/dev/pts"  # noqa: S108

@@ -46,6 +46,9 @@ from licet.sandbox.limits import (
 
 FAILED = 125  # like `env` and `timeout`; the reason goes to the socket
 _PASSED_ON = signal.valid_signals() - {9, 19}  # without SIGKILL and SIGSTOP, which cannot be caught
+_WITH_JOBS = ("foreground", "background")  # kinds of an own terminal, see `OwnedTerminal`
+_GIVE_OR_TAKE = (signal.SIGTTIN, signal.SIGTTOU)  # from outside: the binary is to have what is typed, or not
+_OF_A_JOB = (signal.SIGINT, signal.SIGTSTP, signal.SIGCONT)
 
 
 def main(control: int, ending: int) -> None:
@@ -248,8 +251,12 @@ def _first_process(
         proc=True,
     )
     cover_watch.send_covers(watch, covers)
+    # This process leads the session of a terminal that was made for the binary, as a shell does: the kernel stops a job
+    # on Ctrl-Z only if somebody in its session can let it go on.
+    terminal = _lead_session() if orders["own_terminal"] in _WITH_JOBS else None
     keep = connections.CAPABILITIES if orders["unix"] else (connections.SYS_PTRACE,)
     files = (0, 1, 2, host.fileno(), saying, watch.fileno(), *(() if count is None else (count.file,)))
+    files += () if terminal is None else (terminal,)
     hardening.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
     _restrict_files(orders)
     near, far = socket.socketpair()
@@ -259,7 +266,7 @@ def _first_process(
             os.close(saying)
             watch.close()
             near.close()
-            _lead(orders["own_terminal"])
+            _lead(orders["own_terminal"], terminal)
             _filter_binary(orders, far)
             _exec(orders)
         except OSError as wrong:
@@ -281,7 +288,7 @@ def _first_process(
     ]
     for calls in supervised:
         calls.start()
-    status, crowded = _wait_for(binary, orders["limits"], supervised, watch)
+    status, crowded = _wait_for(binary, orders["limits"], supervised, watch, terminal)
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     if any(counter.refused for counter in counted):
         limit = limit or "LIMIT_PATHS"
@@ -295,21 +302,30 @@ def _copies(mounts: dict[str, Any]) -> Iterator[namespaces.Copy]:
         yield namespaces.Copy(path, mounts["contents"][number].encode("latin-1"), mode)
 
 
-def _lead(own_terminal: bool) -> None:
-    """Lead a group of processes, which Ctrl-C is passed on to; with a terminal of its own, lead a session there."""
-    if own_terminal:
-        os.setsid()
-        _take_terminal()
-    else:
-        os.setpgid(0, 0)
+def _lead_session() -> int | None:
+    """Lead a session at the terminal among the streams; returns that terminal, open a second time."""
+    os.setsid()
+    terminal = _take_terminal()
+    return None if terminal is None else fcntl.fcntl(terminal, fcntl.F_DUPFD_CLOEXEC, 3)
 
 
-def _take_terminal() -> None:
+def _take_terminal() -> int | None:
     """Make the terminal among the streams the one that controls this session: then there are jobs and `/dev/tty`."""
     for stream in (0, 1, 2):
         if os.isatty(stream):
             fcntl.ioctl(stream, termios.TIOCSCTTY, 0)
-            return
+            return stream
+    return None
+
+
+def _lead(own_terminal: str, terminal: int | None) -> None:
+    """Lead a group of processes, which Ctrl-C goes to; in the foreground of its terminal, if it is to be there."""
+    if own_terminal == "alone":
+        _lead_session()
+        return
+    os.setpgid(0, 0)
+    if terminal is not None and own_terminal == "foreground":
+        os.tcsetpgrp(terminal, os.getpid())
 
 
 def _filter_binary(orders: dict[str, Any], first: socket.socket) -> None:
@@ -337,13 +353,15 @@ def _wait_for(
     limits: Mapping[str, int],
     supervised: Sequence[SupervisedCalls],
     watch: socket.socket,
+    terminal: int | None = None,
 ) -> tuple[int, bool]:
     """The wait status of the binary, and whether the limit of processes was reached; reaps other processes meanwhile.
 
     The kernel enforces the limit for every user but root. If root exceeds it, all processes here are killed. It has no
     limit for shared memory: a process that has more than `memory_bytes` of it mapped is killed.
 
-    All are stopped while the process at the other end of `watch` asks for it: see `cover_watch`.
+    All are stopped while the process at the other end of `watch` asks for it: see `cover_watch`. `terminal` is the
+    binary's own.
     """
     crowded, most, turn = False, limits["processes"], 0
     signals, poll = _signal_file(), select.poll()
@@ -377,6 +395,10 @@ def _wait_for(
         # A sender outside of the namespace has no pid here. Signals from inside are not passed on.
         for number, sender in _signals(signals) if signals in ready else ():
             if number != signal.SIGCHLD and not sender:
+                if number in _GIVE_OR_TAKE and terminal is not None:
+                    with suppress(OSError):  # its other end is closed, or the group has ended
+                        os.tcsetpgrp(terminal, binary if number == signal.SIGTTIN else os.getpgrp())
+                    number = signal.SIGCONT  # which is what the binary hears of it
                 _send(binary, number)
 
 
@@ -410,9 +432,9 @@ def _shares_more_than(most: int, process: str) -> bool:
 
 
 def _send(binary: int, number: int) -> None:
-    """Send a signal to the binary; Ctrl-C also to what it has started, as a terminal does."""
+    """Send a signal to the binary; Ctrl-C, and what stops a job, also to what it has started, as a terminal does."""
     try:
-        os.kill(-binary if number == signal.SIGINT else binary, number)
+        os.kill(-binary if number in _OF_A_JOB else binary, number)
     except ProcessLookupError:  # it has no group yet
         os.kill(binary, number)
 

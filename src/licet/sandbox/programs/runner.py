@@ -124,10 +124,12 @@ class _Channels(Pipes):
             self.close()
             raise
 
-    def streams(self, attached: AttachedStreams | None, *, joined: bool) -> tuple[int, int, int]:
+    def streams(
+        self, attached: AttachedStreams | None, *, joined: bool, has_jobs: bool = False
+    ) -> tuple[int, int, int]:
         """The streams of the program: these pipes, or copies of the streams of this process."""
         if attached is not None:
-            given = attached.connect(self)
+            given = attached.connect(self, has_jobs=has_jobs)
             self._far.update(given)
             return given
         return self.stdin[0], self.stdout[1], self.stdout[1] if joined else self.stderr[1]
@@ -148,10 +150,16 @@ async def _supervised(
     supervisor = ready
     try:
         channels = _Channels(command)
-        streams = channels.streams(attached, joined=joined)
+        has_jobs = command.own_terminal != "alone" and command.watch is not None and command.watch.has_jobs
+        streams = channels.streams(attached, joined=joined, has_jobs=has_jobs)
+        lent = attached.lent if attached is not None and command.watch is not None else None
+        if lent is not None:
+            channels.message = _framed(b"\0".join((str(command.seconds).encode(), lent[1])))
         if supervisor is None:
             supervisor = Supervisor(walled=command.watch is not None)
-        channels.message = supervisor.send(channels.message, (*streams, channels.status[1], *files))
+        channels.message = supervisor.send(
+            channels.message, (*streams, channels.status[1], *files, *(() if lent is None else lent[:1]))
+        )
     except BaseException:
         if channels is not None:
             channels.close()

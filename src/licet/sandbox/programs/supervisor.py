@@ -28,12 +28,16 @@ Launch = Callable[[int, int], None]  # `launcher.main`: builds the walls and bec
 
 
 class _Command(NamedTuple):
-    """A command, and its files: the streams of the program, the status pipe, and the files of the launcher."""
+    """A command, and its files: the streams of the program, the status pipe, and the files of the launcher.
+
+    `lent` is the terminal of a person that the host copies, and the settings that it gets back if the host is killed.
+    """
 
     words: list[bytes]
     streams: Sequence[int]
     status: int
     walls: Sequence[int]
+    lent: tuple[int, bytes] | None = None
 
 
 def main(
@@ -55,7 +59,7 @@ def main(
     libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)  # the program cannot read the memory of this process
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)  # nor become a user whose processes cannot be killed from here
     with socket.socket(fileno=control) as host:
-        command = _received(host)
+        command = _received(host, is_walled=launch is not None)
         if command is None:  # the host has ended, or needs no program
             return
         if wrong:
@@ -89,14 +93,19 @@ def _supervise(libc: ctypes.CDLL, control: int, command: _Command, launch: Launc
         _say(status, b"started ")
     how = f"error {wrong}" if wrong else _watch(program, control, awake, float(command.words[0]), launch is None)
     _kill_all()
+    if command.lent is not None and how == "stopped":
+        from licet.sandbox.kernel import terminal_settings  # only a program at a terminal needs it
+
+        terminal_settings.give_back(*command.lent)
     _say(status, how.encode())
     os._exit(0)  # the host waits for this exit: skip the teardown of the interpreter
 
 
-def _received(host: socket.socket) -> _Command | None:
+def _received(host: socket.socket, *, is_walled: bool) -> _Command | None:
     """Read a command: seconds, directory, binary, count of arguments, arguments, environment; and its files.
 
-    Behind walls only the seconds: the launcher gets the rest.
+    Behind walls only the seconds, and the settings of a terminal that comes as the last file: the launcher gets the
+    rest.
     """
     size, files, flags, _ = socket.recv_fds(host, 8, MOST_SUPERVISOR_FILES)  # the files come with the first bytes
     for file in files:
@@ -105,7 +114,11 @@ def _received(host: socket.socket) -> _Command | None:
         return None
     size += _read(host, 8 - len(size)) or b""
     raw = _read(host, int.from_bytes(size, "big")) if len(size) == 8 else None
-    return None if raw is None else _Command(raw.split(b"\0"), files[:3], files[3], files[4:])
+    if raw is None:
+        return None
+    words = raw.split(b"\0")
+    lent = (files.pop(), words.pop()) if is_walled and len(words) > 1 else None
+    return _Command(words, files[:3], files[3], files[4:], lent)
 
 
 def _read(host: socket.socket, size: int) -> bytes | None:

@@ -1,9 +1,9 @@
 """The streams of the command of `licet run`, or of a shell line: it never gets the open files of who runs it.
 
 A process with an open file can change its mode, owner and times, truncate it, and move or lock the offset that others
-share. So files, pipes and sockets are copied through new pipes. A terminal is opened a second time, because programs
-need a real one; behind walls with namespaces it is on a read-only mount (see `sandbox/programs/launcher.py`). Or the
-program gets a terminal of its own, and what goes through it is copied.
+share. So files, pipes and sockets are copied through new pipes. For a terminal the program gets one of its own, and
+what goes through it is copied: see `own_terminal`. Or the terminal is opened a second time, because programs need a
+real one; behind walls with namespaces it is on a read-only mount (see `sandbox/programs/launcher.py`).
 """
 
 import asyncio
@@ -15,14 +15,17 @@ import stat
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from licet.sandbox.limits import AWAKE_SECONDS, CHUNK, COPY_SECONDS, LAST_OUTPUT
+from licet.guard.execution import OwnedTerminal
+from licet.sandbox.kernel.terminal_settings import packed
+from licet.sandbox.limits import AWAKE_SECONDS, COPY_SECONDS, LAST_OUTPUT
+from licet.sandbox.programs.own_terminal import OwnTerminal, has_jobs
 from licet.sandbox.programs.supervisor_client import Pipes
-from licet.sandbox.streams import Unwritten, copy, write_all
+from licet.sandbox.streams import Unwritten, copy
 
 if sys.platform != "win32":
     import fcntl
@@ -35,29 +38,114 @@ class AttachedStreams:
     """Standard input, output and error of this process, for one program; `finish` must always be called.
 
     `streams` are other descriptors in place of 0, 1 and 2, which the caller may close after `finish`. With
-    `own_terminal` no terminal among them is passed on: the program gets a new one of the same size, and what goes
-    through it is copied. So it can neither change the terminal of its caller nor type into it.
+    `own_terminal` the program gets a new terminal in place of one among them, and what goes through it is copied. So it
+    can neither change the terminal of its caller nor type into it. `in_pipelines`: where input is a terminal and output
+    is not, as in `make | less`, input stays the terminal that it is, since others may read from it.
     """
 
-    def __init__(self, streams: Sequence[int] = (0, 1, 2), *, own_terminal: bool = False) -> None:
-        self._streams, self._own_terminal = tuple(streams), own_terminal
+    def __init__(
+        self, streams: Sequence[int] = (0, 1, 2), *, own_terminal: bool = False, in_pipelines: bool = False
+    ) -> None:
+        self._streams, self._wants_own = tuple(streams), own_terminal
+        is_terminal = [os.isatty(stream) for stream in self._streams]
+        self._shares_input = in_pipelines and is_terminal[0] and not is_terminal[1]
+        self._own: dict[int, OwnTerminal] = {}  # by the number of the terminal that it stands for
+        self.unseen = ""  # why the program got the terminal itself, so that what it says is not seen
+        self.interrupted: Callable[[], object] = lambda: None  # a Ctrl-C was typed at a terminal of its own
+        self.suspend: Callable[[], object] | None = None  # stops this process like a job, with its program
         self._input: threading.Thread | None = None
         self._outputs: list[threading.Thread] = []
         self._settings: dict[int, list[Any]] = {}  # of terminals
-        self.lost: str | None = None  # which output could not be written, and why
+        self._lost: str | None = None
         self.control = -1  # of the supervisor, while the program runs
         self._waiting: list[int] = []  # signals that came before there was a program
         self._last: dict[int, bytearray] = {1: bytearray(), 2: bytearray()}
 
     @property
-    def said(self) -> str:
-        """The last output of the program, and its last errors, without what went to a terminal."""
-        return "\n".join(kept.decode(errors="replace") for kept in self._last.values())
+    def lost(self) -> str | None:
+        """Which output could not be written, and why."""
+        return self._lost or next((own.lost for own in self._own.values() if own.lost), None)
 
     @property
-    def has_own_terminal(self) -> bool:
-        """Whether the program gets a terminal that was made for it."""
-        return self._own_terminal and any(map(os.isatty, self._streams))
+    def said(self) -> str:
+        """The last output of the program, and its last errors, without what went to a terminal that is not its own."""
+        return "\n".join(kept.decode(errors="replace") for kept in self._last.values())
+
+    def own_terminal(self) -> OwnedTerminal:
+        """Make the terminals for the program; whether one controls it, and whether it has what is typed at once."""
+        if self._wants_own and not self._own and not self.unseen:
+            try:
+                self._make_terminals()
+            except (OSError, termios.error) as error:
+                self._drop_terminals()
+                self.unseen = f"no terminal could be made for the program: {error}"
+        if not self._own or self._shares_input:
+            return ""
+        if not has_jobs():
+            return "alone"
+        return "foreground" if next(iter(self._own.values())).in_foreground else "background"
+
+    def _make_terminals(self) -> None:
+        input_number = _device(self._streams[0])
+        for number, stream in enumerate(self._streams):
+            device = _device(stream)
+            if device is None or device in self._own or (number == 0 and self._shares_input):
+                continue
+            screen = os.dup(next((one for one in self._streams[1:] if _device(one) == device), stream))
+            keyboard = None
+            try:
+                if not self._shares_input and input_number in (None, device):
+                    keyboard = _keyboard(stream)
+                self._own[device] = OwnTerminal(screen, keyboard, asked_for=input_number is None)
+            except BaseException:
+                for file in (screen, keyboard):
+                    if file is not None:
+                        os.close(file)
+                raise
+
+    def _drop_terminals(self) -> None:
+        for own in self._own.values():
+            own.finish(wait=False)
+        self._own.clear()
+
+    @property
+    def lent(self) -> tuple[int, bytes] | None:
+        """The terminal that is left passing bytes if this process is killed, and its settings as text."""
+        terminals = [own.lent for own in self._own.values() if own.lent is not None]
+        return (terminals[0][0], packed(terminals[0][1])) if terminals else None
+
+    def resized(self) -> None:
+        """The terminal of the person has a new size."""
+        for own in self._own.values():
+            own.resize()
+
+    def show(self, text: bytes) -> None:
+        """Write something of licet's beside what the program writes."""
+        for own in self._own.values():
+            own.show(text)
+            return
+        with suppress(OSError):
+            os.write(self._streams[2], text)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Leave the terminal to a question of licet meanwhile."""
+        with ExitStack() as stack:
+            for own in self._own.values():
+                stack.enter_context(own.held())
+            yield
+
+    def stopped(self, stop: Callable[[], object]) -> None:
+        """Stop like a job, by a function that returns when this process goes on, and the program with it."""
+        self.signal(signal.SIGTSTP)
+        with ExitStack() as stack:
+            for own in self._own.values():
+                stack.enter_context(own.left_alone())
+            stop()
+        for own in self._own.values():
+            own.continued()
+        if not self._own:
+            self.signal(signal.SIGCONT)
 
     def takes_signals(self, control: int) -> None:
         """The supervisor has its command, and passes on what is written to `control` from now on."""
@@ -90,22 +178,33 @@ class AttachedStreams:
         if not self.signal(number):
             self._waiting.append(number)
 
-    def connect(self, pipes: Pipes) -> tuple[int, int, int]:
+    def connect(self, pipes: Pipes, *, has_jobs: bool = False) -> tuple[int, int, int]:
         """The streams for the program; closing `pipes` closes them and ends the copying.
+
+        `has_jobs`: somebody in its session lets it go on when it has stopped.
 
         Output and errors that go to the same file share one pipe, so that their order is kept.
         """
         ends: list[int] = []
-        made: dict[int, int] = {}  # by the number of a terminal: the program's own in its place
+        for own in self._own.values():
+            pipes.keep(own.theirs)
+            if not has_jobs and os.isatty(self._streams[1]):
+                own.want()
+            own.begin(
+                partial(self._keep, 1),
+                self.signal,
+                suspend=self.suspend,
+                interrupted=lambda: self.interrupted(),
+            )
         output, errors = self._streams[1:]
         for number, stream in enumerate(self._streams):
-            if self._own_terminal and os.isatty(stream):
-                device = os.fstat(stream).st_rdev
-                if device not in made:
-                    made[device] = self._terminal_like(stream, pipes, reads=number == 0)
-                ends.append(made[device])
+            device = _device(stream)
+            if device in self._own and not (number == 0 and self._shares_input):
+                ends.append(self._own[device].theirs)
             elif (terminal := _terminal(stream)) is not None:
-                self._settings[stream] = termios.tcgetattr(stream)
+                # In a pipeline they may be those of its other programs, such as `less`.
+                if not self._shares_input or stat.S_ISREG(os.fstat(output).st_mode):
+                    self._settings[stream] = termios.tcgetattr(stream)
                 ends.append(pipes.keep(terminal))
             elif number == 2 and not os.isatty(output) and os.path.sameopenfile(output, errors):
                 ends.append(ends[1])
@@ -121,6 +220,8 @@ class AttachedStreams:
         Without `wait`, output that cannot be written within two seconds is dropped: the program was killed.
         """
         try:
+            for own in self._own.values():
+                own.finish(wait=wait)
             for thread in self._outputs:
                 thread.join(None if wait else COPY_SECONDS)
             if self._input is not None:
@@ -128,29 +229,6 @@ class AttachedStreams:
         finally:
             for stream, before in self._settings.items():
                 _restore(stream, before)
-
-    def _terminal_like(self, stream: int, pipes: Pipes, *, reads: bool) -> int:
-        """A new terminal with the settings and the size of another one, and threads that copy between the two."""
-        before = termios.tcgetattr(stream)
-        ours, theirs = os.openpty()
-        pipes.keep(theirs)
-        try:
-            termios.tcsetattr(theirs, termios.TCSANOW, before)
-            _resize(stream, ours)
-            shown, typed = os.dup(stream), os.dup(stream) if reads else -1
-            typing = os.dup(ours) if reads else -1
-        except BaseException:
-            os.close(ours)
-            raise
-        self._settings[stream] = before
-        # The new terminal does all that a terminal does with what is typed and written, so the other one does nothing.
-        termios.tcsetattr(stream, termios.TCSANOW, _passing(before, reads=reads))
-        self._begin(self._outputs, "licet-terminal", self._show, ours, shown)
-        if reads:
-            inputs: list[threading.Thread] = []
-            self._begin(inputs, "licet-input", _type, typed, typing)
-            self._input = inputs[0]
-        return theirs
 
     def _begin(self, threads: list[threading.Thread], name: str, work: Callable[..., None], *files: int) -> None:
         """Start a thread that owns these files."""
@@ -192,62 +270,24 @@ class AttachedStreams:
             copy(source, sink, partial(self._keep, number))
         except OSError as wrong:
             if wrong.errno != errno.EPIPE:
-                self.lost = f"{NAMES[number]} could not be written: {wrong.strerror}"
-        finally:
-            os.close(source)
-            os.close(sink)
-
-    def _show(self, source: int, sink: int) -> None:
-        """Copy from the program's own terminal to that of its caller, whose size it follows, until nobody has it."""
-        poll = select.poll()
-        poll.register(source, select.POLLIN)
-        try:
-            while True:
-                _resize(sink, source)
-                if not poll.poll(AWAKE_SECONDS * 1000):
-                    continue
-                try:
-                    data = os.read(source, CHUNK)
-                except OSError:  # EIO: every process with this terminal has ended
-                    return
-                write_all(sink, data)
-        except OSError as wrong:
-            self.lost = f"the terminal could not be written: {wrong.strerror}"
+                self._lost = f"{NAMES[number]} could not be written: {wrong.strerror}"
         finally:
             os.close(source)
             os.close(sink)
 
 
-def _passing(settings: list[Any], *, reads: bool) -> list[Any]:
-    """The settings of a terminal that changes nothing that is written, nor typed if somebody `reads` it."""
-    inputs, outputs, control, local, *rest = settings
-    if reads:
-        inputs &= ~(termios.BRKINT | termios.ICRNL | termios.INLCR | termios.IGNCR | termios.ISTRIP | termios.IXON)
-        local &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN | termios.ISIG)
-    *speeds, characters = rest
-    characters = [*characters]
-    if reads:
-        characters[termios.VMIN], characters[termios.VTIME] = 1, 0
-    return [inputs, outputs & ~termios.OPOST, control, local, *speeds, characters]
+def _device(stream: int) -> int | None:
+    """The number of a terminal; None if a stream is none."""
+    return os.fstat(stream).st_rdev if os.isatty(stream) else None
 
 
-def _resize(like: int, terminal: int) -> None:
-    """Give a terminal the size of another one, which tells its programs if it is a new size."""
-    with suppress(OSError, termios.error):
-        size = fcntl.ioctl(like, termios.TIOCGWINSZ, bytes(8))
-        if fcntl.ioctl(terminal, termios.TIOCGWINSZ, bytes(8)) != size:
-            fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
-
-
-def _type(source: int, sink: int) -> None:
-    """Copy what is typed to the program's own terminal, until nobody has that."""
-    try:
-        copy(source, sink)
-    except OSError:  # the caller's terminal, or the program, is gone
-        pass
-    finally:
-        os.close(source)
-        os.close(sink)
+def _keyboard(stream: int) -> int | None:
+    """The terminal of a stream, to read what is typed there; None if it may not be read."""
+    if fcntl.fcntl(stream, fcntl.F_GETFL) & os.O_ACCMODE != os.O_WRONLY:
+        return os.dup(stream)
+    with suppress(OSError):
+        return os.open(os.ttyname(stream), os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    return None
 
 
 def _terminal(stream: int) -> int | None:

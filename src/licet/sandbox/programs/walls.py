@@ -390,7 +390,9 @@ class _CallWalls:
                 with suppress(OSError):  # removed meanwhile, or neither a file nor a directory
                     yield KernelRule(part, _USABLE, found if part == path else identity(part))
         for device in DEVICES:
-            yield KernelRule(device, landlock.READ_FILE | landlock.WRITE)
+            # The terminal that controls the program was made for it or by it: it may read and set its settings.
+            settings = landlock.TERMINAL if device == "/dev/tty" else 0
+            yield KernelRule(device, landlock.READ_FILE | landlock.WRITE | settings)
         for place, access in scratch.items():
             yield KernelRule(place, access)
         if self._spaces:
@@ -604,6 +606,7 @@ class LauncherClient:
         meter: Meter | None = None,
     ) -> None:
         self._limits = orders["limits"]
+        self.has_jobs = bool(orders["namespaces"])  # the first process there lets a stopped program go on
         self._placeholders = placeholders or Placeholders()
         self._ending, ending = os.pipe()
         os.set_blocking(self._ending, False)
