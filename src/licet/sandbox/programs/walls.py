@@ -51,6 +51,7 @@ from licet.sandbox.kernel import hardening, landlock
 from licet.sandbox.kernel.entry_count import EntryCount
 from licet.sandbox.kernel.namespaces import DEVICES, PROXY, SHARED_MEMORY, TERMINALS
 from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_ENDING, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
+from licet.sandbox.programs.output_directories import make_output_directories
 from licet.sandbox.programs.program_files import (
     MADE_FILES,
     SYSTEM,
@@ -185,6 +186,7 @@ class _CallWalls:
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
         limits, placeholders = self._limits, Placeholders()
+        make_output_directories(self._grant.reach)
         try:
             closed = closed_names(self._grant) if self._spaces else []
             return self._around(command, limits, placeholders, placeholders.hold(closed), closed)
