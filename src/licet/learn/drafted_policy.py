@@ -330,7 +330,8 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
         listed += " …" if len(missing) > MOST_NAMED else ""
         why = "a program creates files only in directories that are there and that it may write"
         notes.append(f"{why}: make these first: {listed}")
-    if once := sorted(path for path in learned.outputs if found.recorded.made_once(path)):
+    outputs = (path for path in learned.outputs if where.has_workdir(path) and not path.endswith("/__pycache__"))
+    if once := sorted(path for path in outputs if found.recorded.made_once(path)):
         listed = ", ".join(where.short(path) for path in once[:MOST_NAMED]) + " …" * (len(once) > MOST_NAMED)
         again = "observe the same command again, and run this once more"
         notes.append(f"the next run finds what this one made, and may do something else with it ({listed}): {again}")

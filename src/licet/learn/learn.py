@@ -43,6 +43,7 @@ _KEY_SENT = "one of these requests would have sent a key away"
 _RANDOM = "a name that is different each time, in a directory that a rule for it may not cover"
 
 _OF_ITS_OWN = "a delete of what the same run had made"
+_AT_FIRST = "it served to make what the next run finds"
 _BESIDE = "never written, beside names that it makes"
 _READ_AGAIN = "what it made, which a later run may read"
 _REPLACED = "what it made, which a later run may replace"
@@ -113,14 +114,17 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     uses = _as_reads(recorded) if around.is_program else dict(recorded.used.values())
     written = {use.target for use in uses if use.domain == "fs" and use.action == "write"}
     directories = above_each(use.target.rpartition("/")[0] for use in uses if use.domain == "fs")
-    inside, tunnels = requests_inside(recorded), mere_tunnels(recorded)
-    around = replace(around, reaches_git=_git_seen(uses, around.reaches_git), inside=inside)
+    requests, tunnels = requests_inside(recorded), mere_tunnels(recorded)
+    around = replace(around, reaches_git=_git_seen(uses, around.reaches_git), inside=requests)
     ordinary: dict[Use, Calls] = {}
     sensitive: dict[Use, tuple[Calls, str]] = {}
     left_out: list[LeftOut] = []
-    given = 0
+    given = compiled = 0
+    at_first = tuple(recorded.only_at_first())
     for use, calls in uses.items():
-        if _is_given(use, around, written):
+        if use.domain == "fs" and inside(use.target, at_first):
+            left_out.append(LeftOut(str(use), _AT_FIRST))
+        elif _is_given(use, around, written):
             given += calls.count
         elif around.denied.has(use):
             left_out.append(LeftOut(str(use), "the policy denies it"))
@@ -131,11 +135,16 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         elif why := _cannot_be_named(use):
             left_out.append(LeftOut(visible(str(use)), why))
         elif why := why_sensitive(use, around.where, directories, around.reaches_git):
+            if use.domain == "fs" and use.action != "read" and "__pycache__" in use.target.split("/"):
+                compiled += calls.count
+                continue
             if use.effect == "delete" and use.domain == "fs" and str(use) not in recorded.not_own:
                 why = _OF_ITS_OWN
             sensitive.setdefault(use, (Calls(), why))[0].merge(calls)
         else:
             ordinary[use] = calls
+    if compiled:
+        left_out.append(LeftOut(f"compiled files of Python ({compiled} uses)", "Python does without them"))
     refused = {use for use, _ in recorded.refused.values()} - uses.keys()
     # The class of the policy permits no delete, so a directory may be made of the siblings of one.
     kept = [use for use in (*sensitive, *refused) if use.domain == "fs" and use.effect != "delete"]
@@ -175,7 +184,7 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         tuple(sorted(left_out, key=lambda one: one.what)),
         given,
         sum(calls.count for _, calls in recorded.refused.values()),
-        hosts_inside(inside, uses, ((line.rule, line.kind != "allow") for line in lines)),
+        hosts_inside(requests, uses, ((line.rule, line.kind != "allow") for line in lines)),
         outputs=frozenset(filter(None, (_output(use.target, around) for use in uses if use.domain == "fs"))),
     )
 
@@ -344,7 +353,7 @@ def _widened(
     for action, named in paths.items():
         covers = partial(may_cover, action)
         placed = {path: place(use) for path, use in named.items()}
-        made = {path for path in placed.values() if _output(path, around) == path}
+        made = {path for path in placed.values() if action != "read" and _output(path, around) == path}
         covering = {path: path for path in made}
         covering |= widened_paths({*placed.values()} - made, covers, around.where.has_workdir)
         rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
@@ -504,6 +513,8 @@ def _of_what_it_made(
     for path in sorted({*widened_paths(unread, may_cover, lambda directory: False).values()}):
         yield Line(Capability(f"fs:read:{path}"), _READ_AGAIN)
     for path in sorted({_output(path, around) for path in made} - {""}):
+        if path.endswith("/__pycache__"):
+            continue
         if not any(rule.action == "delete" and inside(path, (rule.key,)) for rule in drafted):
             yield Line(Capability(f"fs:delete:{path}"), _REPLACED, "sensitive", "a delete")
 

@@ -136,6 +136,7 @@ class _Run:
         self.command = command
         self.made: set[str] = set()
         self.removed: set[str] = set()
+        self.dropped: set[str] = set()  # what it made, and removed or moved away
 
 
 class Recorded:
@@ -164,6 +165,17 @@ class Recorded:
         others = (run for run in self._runs if run not in makers and run.command in commands)
         return bool(makers) and not any(True for _ in others)
 
+    def only_at_first(self) -> set[str]:
+        """The directories by which a run made others, which it moved away, and which the next run did without."""
+        found = set[str]()
+        for run in self._runs:
+            others = [other for other in self._runs if other is not run and other.command == run.command]
+            for path in run.dropped & self.directories:
+                above = path.rpartition("/")[0]
+                if any(all(made.rpartition("/")[0] != above for made in other.made) for other in others):
+                    found.add(path)
+        return found
+
     def add(self, touch: Touch, *, inspected: bool = False) -> None:
         """Add one line; `inspected` if the recording looked into HTTPS. One that was taken back has the count 0."""
         if not touch.count:
@@ -185,7 +197,9 @@ class Recorded:
         """Note what a line says about the name of a file: whether it was made, or removed."""
         run = self._runs[-1] if self._runs else _Run(())
         if use.action == "delete":
-            if touch.made is not True:
+            if touch.made is True:
+                run.dropped.add(use.target)
+            else:
                 self.not_own.add(touch.use)
                 run.removed.add(use.target)
                 self.removed.add(use.target)

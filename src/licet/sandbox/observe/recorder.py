@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _FILES = ("read", "write", "delete")
 # The C library reads it through a link in /usr, and does without it behind walls.
 _DISPENSABLE = ("/etc/locale.alias",)
+_COMPILED = "__pycache__"  # Python does the same with it as without
 
 
 class Process(Struct, frozen=True):
@@ -244,7 +245,7 @@ class Recorder:
         """The directories that were not there before, without those in them."""
         for path, is_directory in sorted(self._made.items()):
             is_new = is_directory and path not in self._removed and not self._is_own(os.path.dirname(path))
-            if is_new and os.path.isdir(path):
+            if is_new and os.path.isdir(path) and os.path.basename(path) != _COMPILED:
                 yield self._redact(path)
 
     def _touch(self, entry: _Entry) -> Touch:
