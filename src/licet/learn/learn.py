@@ -7,7 +7,7 @@
 - The order of recordings and of their lines makes no difference.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -171,7 +171,8 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     for use in _random_and_alone(ordinary, closed, refused, around):
         sensitive[use] = ordinary.pop(use), _RANDOM
     lines = [*_lines_of(ordinary, closed, refused, around)]
-    lines += _sensitive_lines(sensitive, around, may_cover_top=beside is not None)
+    allowed = {line.rule for line in lines}
+    lines += _sensitive_lines(sensitive, around, allowed, may_cover_top=beside is not None)
     lines += _of_what_it_made(lines, ordinary, closed, around)
     lines += _denies(lines, sensitive, only_writes, around)
     lines += _unused_and_closed(lines, around)
@@ -354,8 +355,8 @@ def _widened(
         covers = partial(may_cover, action)
         placed = {path: place(use) for path, use in named.items()}
         made = {path for path in placed.values() if action != "read" and _output(path, around) == path}
-        covering = {path: path for path in made}
-        covering |= widened_paths({*placed.values()} - made, covers, around.where.has_workdir)
+        covering = {path: _output(path, around) for path in placed.values() if _output(path, around) in made}
+        covering |= widened_paths({*placed.values()} - covering.keys(), covers, around.where.has_workdir)
         rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
         yield from ((use, rule_of[covering[placed[path]]]) for path, use in named.items())
     apart = {use.target for use in refused if use.domain == "network"}
@@ -527,7 +528,7 @@ def _nameable(path: str) -> bool:
 
 
 def _sensitive_lines(
-    uses: Mapping[Use, tuple[Calls, str]], around: Surroundings, *, may_cover_top: bool
+    uses: Mapping[Use, tuple[Calls, str]], around: Surroundings, allowed: Container[Capability], *, may_cover_top: bool
 ) -> Iterator[Line]:
     """The lines that are written as comments. Siblings become their directory here too, so that they can be read."""
     around = replace(around, fills_top=False)  # an output is one here, too
@@ -543,6 +544,8 @@ def _sensitive_lines(
     def place(use: Use) -> str:
         path, where = use.target, around.where
         directory = where.cache(path) or _made_in(path, around)
+        if Capability(f"fs:{use.action}:{directory}") in allowed:
+            return path  # a line is about the directory: this part of it is denied
         if ".git" in directory.split("/") and directory != path:
             return directory  # git makes lock files beside all that it writes
         if directory == path:

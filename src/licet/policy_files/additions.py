@@ -72,10 +72,12 @@ def with_entries(text: str, entries: Sequence[Entry], effect: str = "", why: str
     try:
         if effect and class_is_learned(new):
             new = _with_class(new, effect, why)
-        groups = [[entry for entry in entries if entry.key == key] for key in dict.fromkeys(one.key for one in entries)]
-        # What is only commented comes last: then it stands inside of the mapping that it would be in.
-        for group in sorted(groups, key=lambda group: all(entry.off for entry in group)):
-            new = _extended(new, ("capabilities", *group[0].key), group)
+        keys = dict.fromkeys(entry.key for entry in entries)
+        # Comments come last, and the last of them first: a line is put before the comments that end a list.
+        for off, ordered in ((False, keys), (True, reversed(keys))):
+            for key in ordered:
+                if group := [entry for entry in entries if (entry.key, entry.off) == (key, off)]:
+                    new = _extended(new, ("capabilities", *key), group)
         _check_kept(text, new)
     except yaml.YAMLError as wrong:  # a way to write YAML that is not foreseen here
         raise NotKept(f"lines cannot be added to it: {wrong}") from None
