@@ -507,7 +507,8 @@ def _of_what_it_made(
     """Reads, and deletes as comments, of what a program made: the next run finds it there."""
     drafted = [line.rule for line in lines if line.kind != "deny" and line.rule.domain == "fs"]
     allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
-    made = [use.target for use in uses if use.domain == "fs" and use.action == "write" and use.target in around.created]
+    written = (use.target for use in uses if use.domain == "fs" and use.action == "write")
+    made = [path for path in written if _outermost_made(path, around)]
     reads = {_output(path, around) or path for path in made if steady(path, around.where.worked_in) == path}
     unread = [path for path in reads if not allowed.has(use_of_path("read", path))]
     may_cover = partial(_may_cover, "read", closed=closed, around=around)
