@@ -319,7 +319,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
     deletes = any(line.rule.domain == "fs" and line.rule.action == "delete" for line in learned.lines)
     if deletes and class_fits(policy.max_effect, "write_limited"):
         keys = "`max_side_effect_class: full`, `approvals: {delete: session}` and a `budget`"
-        notes.append(f"it deleted or renamed files: where you allow that, the policy needs {keys}")
+        notes.append(f"deletes and renames of files are left to you: where you allow them, the policy needs {keys}")
     elif manifest.max_effect == "read_only" and any(
         not permits("read_only").has(line.rule) for line in learned.lines if line.kind == "sensitive"
     ):

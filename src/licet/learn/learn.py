@@ -7,6 +7,7 @@
 - The order of recordings and of their lines makes no difference.
 """
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
@@ -34,7 +35,7 @@ from licet.core.review.sensitive import (
 )
 from licet.learn.generalise import steady, widened_hosts, widened_paths
 from licet.learn.inside_https import LookedInto, hosts_inside, mere_tunnels, requests_inside
-from licet.learn.limits import MOST_BESIDE
+from licet.learn.limits import MOST_BESIDE, MOST_OUTPUTS
 
 _NOTHING = CapabilitySet()
 _REDACTED = "[redacted"
@@ -354,8 +355,7 @@ def _widened(
     for action, named in paths.items():
         covers = partial(may_cover, action)
         placed = {path: place(use) for path, use in named.items()}
-        made = {path for path in placed.values() if action != "read" and _output(path, around) == path}
-        covering = {path: _output(path, around) for path in placed.values() if _output(path, around) in made}
+        covering = {} if action == "read" else _outputs_of(placed.values(), covers, around)
         covering |= widened_paths({*placed.values()} - covering.keys(), covers, around.where.has_workdir)
         rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
         yield from ((use, rule_of[covering[placed[path]]]) for path, use in named.items())
@@ -367,12 +367,27 @@ def _widened(
                 yield use, Capability(text if pattern == host else text.replace(host, pattern))
 
 
+def _outputs_of(paths: Iterable[str], may_cover: Callable[[str], bool], around: Surroundings) -> dict[str, str]:
+    """For each path in an output, the path of its rule: the output, or the directory of many of them.
+
+    A few directories in one are no reason to open that: `node_modules/.vite` is not `node_modules`.
+    """
+    outputs = {path: directory for path in paths if (directory := _output(path, around))}
+    covered = {path: directory for path, directory in outputs.items() if directory in outputs}
+    siblings = Counter(directory.rpartition("/")[0] for directory in {*covered.values()})
+    crowded = {above for above, number in siblings.items() if number > MOST_OUTPUTS and may_cover(above)}
+    return {
+        path: above if (above := directory.rpartition("/")[0]) in crowded else directory
+        for path, directory in covered.items()
+    }
+
+
 def _place(use: Use, closed: Mapping[str, set[str]], around: Surroundings) -> str:
     """The path that a rule must name.
 
     The kernel lets a program create files only in a directory that it may write: then it is the directory, the first
-    one that the program has not made itself. So it is for a name that is different each time, but never all of the
-    working directory: that would be a guess. In a cache or a toolchain it is the whole of it.
+    one that the program has not made itself, unless that is an output. So it is for a name that is different each time.
+    In a cache or a toolchain it is the whole of it.
     """
     path, where, action = use.target, around.where, use.action
 
@@ -422,7 +437,7 @@ def _output(path: str, around: Surroundings) -> str:
     Not one that it removes or replaces, or that has another name each time: that is a name in the directory above.
     """
     outermost = _outermost_made(path, around)
-    if outermost not in around.directories or outermost in around.removed:
+    if outermost not in around.directories or outermost in around.removed or "/.git/" in outermost:  # of hashes
         return ""
     if around.fills_top and outermost.rpartition("/")[0] == around.where.workdir:
         return ""
@@ -514,7 +529,9 @@ def _of_what_it_made(
     may_cover = partial(_may_cover, "read", closed=closed, around=around)
     for path in sorted({*widened_paths(unread, may_cover, lambda directory: False).values()}):
         yield Line(Capability(f"fs:read:{path}"), _READ_AGAIN)
-    for path in sorted({_output(path, around) for path in made} - {""}):
+    outputs = {_output(path, around) for path in made} - {""}
+    may_fill = partial(_may_cover, "write", closed=closed, around=around)
+    for path in sorted({*_outputs_of(outputs, may_fill, around).values()}):
         if path.endswith("/__pycache__"):
             continue
         if not any(rule.action == "delete" and inside(path, (rule.key,)) for rule in drafted):

@@ -213,6 +213,9 @@ def made(
     # Three of them do not become the directory that they are in.
     (tuple(f"fs:write:{W}/lib/{name}/x" for name in "abc"), made(directories=["lib/a", "lib/b", "lib/c"]),
         ["lib/a", "lib/b", "lib/c"], [], ["delete lib/a", "delete lib/b", "delete lib/c"]),
+    # Nine do: their names may be others each time.
+    (tuple(f"fs:write:{W}/lib/{name}/x" for name in "abcdefghi"), made(directories=[f"lib/{n}" for n in "abcdefghi"]),
+        ["lib"], [], ["delete lib"]),
     # One that it removes, and makes again, is a name in the directory around it: the rest of that is closed.
     ((*BUILT, f"fs:delete:{W}/dist"), made("dist/a.js", directories=["dist", "dist/deep"], removed=["dist"]), [""],
         ["package.json", "src", "node_modules"], ["delete "]),
