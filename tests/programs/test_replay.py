@@ -3,7 +3,6 @@
 Cases: `replay.yaml`. Each policy is narrower than the project: what was there and is not written stays closed.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +15,8 @@ from msgspec import Struct, convert
 import warm
 from attacks.walled_programs import needs_namespaces
 from licet import load_manifest
+from licet.core.algebra.rules import Capability
+from licet.core.algebra.scope import inside
 from licet.core.decision.reach import reach_of
 from licet.core.policy.manifest import COMMANDS, with_commands
 from programs.places import Place, Row, Servers, agreed, missing, serving_rows, words_of
@@ -30,19 +31,19 @@ class Replay(Struct, frozen=True):
     row: Row
     clean: str
     agreed: bool
-    writes: tuple[str, ...]
+    opened: tuple[str, ...]
 
 
 def replays() -> list[Replay]:
     """All cases."""
     cases: list[dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("replay.yaml").read_text("utf-8"))
-    own = ("clean", "agreed", "writes")
+    own = ("clean", "agreed", "opened")
     return [
         Replay(
             convert({key: value for key, value in case.items() if key not in own}, Row),
             case["clean"],
             case.get("agreed", False),
-            tuple(case["writes"]),
+            tuple(case["opened"]),
         )
         for case in cases
     ]
@@ -79,7 +80,7 @@ def test_what_was_learned_replays_twice_and_after_a_clean(case: Replay, folder: 
     if case.agreed:
         agreed(place.policy)
     place.settle([*warm.licet(), "trust", "--yes"])
-    _is_narrow(place, before, case.writes)
+    _is_narrow(place, before, case.opened)
     place.keep()
     steps = (line, line, clean, line)
     bare = [place.run(words) for words in steps]
@@ -89,15 +90,13 @@ def test_what_was_learned_replays_twice_and_after_a_clean(case: Replay, folder: 
         compare(case.row, walled(place, words), outcome, "works")
 
 
-def _is_narrow(place: Place, before: set[Path], writes: tuple[str, ...]) -> None:
+def _is_narrow(place: Place, before: set[Path], opened: tuple[str, ...]) -> None:
     """What was there and is not written is closed to writes and deletes, whoever agrees to what."""
     manifest = with_commands(load_manifest(place.policy).expand(str(place.project), str(place.project.parent / "home")))
     reach = reach_of(manifest, COMMANDS)
     assert reach is not None
-    open_paths = tuple(os.path.normpath(place.project / path) for path in writes)
-    for path in (place.project / name for name in before):
-        if "." in writes:
-            continue
-        inside = any(str(path) == one or str(path).startswith(f"{one}/") for one in open_paths)
-        for action in ("write", "delete"):
-            assert inside or not reach.grant.has(f"fs:{action}:{path}"), (action, path, place.policy.read_text())
+    open_paths = tuple(str(place.project / path) for path in opened)
+    for action in ("write", "delete"):
+        assert not reach.grant.has(Capability(f"fs:{action}:{place.project}"))
+        closed = [str(place.project / name) for name in before if not inside(str(place.project / name), open_paths)]
+        assert [path for path in closed if reach.grant.has(f"fs:{action}:{path}")] == [], place.policy.read_text()
