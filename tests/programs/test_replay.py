@@ -43,7 +43,7 @@ def replays() -> list[Replay]:
             convert({key: value for key, value in case.items() if key not in own}, Row),
             case["clean"],
             case.get("agreed", False),
-            tuple(case["opened"]),
+            tuple(case.get("opened", ())),
         )
         for case in cases
     ]
