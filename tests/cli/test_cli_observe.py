@@ -123,6 +123,23 @@ ACTS = [
     ("delete-a-full-directory", "os.rmdir('full')", ""),
     ("delete-a-directory-as-a-file", "os.remove('empty')", ""),
     ("move", "os.rename('file', 'moved')", "delete:file write:moved"),
+    (
+        "delete-what-it-made",
+        "open('new', 'x').close(); os.remove('new')",
+        "write:new delete:new",
+    ),
+    (
+        "delete-in-what-it-made",
+        "os.mkdir('new'); open('new/inner', 'x').close(); os.remove('new/inner')",
+        "write:new write:new/inner delete:new/inner",
+    ),
+    (
+        "delete-again",
+        "os.remove('file'); open('file', 'x').close(); os.remove('file')",
+        "write:file delete:file",
+    ),
+    ("move-a-directory", "os.rename('full', 'moved')", "delete:full write:moved"),
+    ("move-over-a-directory", "os.rename('full', 'empty')", "delete:full write:empty"),
     ("move-missing", "os.rename('missing', 'moved')", ""),
     ("make-a-directory", "os.mkdir('new')", "write:new"),
     ("make-a-directory-again", "os.mkdir('empty')", ""),
@@ -177,6 +194,41 @@ def test_each_act_is_recorded_as_its_use(acted: tuple[Path, Ended], name: str, e
     here = f"{place / name}/"
     found = {use.replace(here, "").removeprefix("fs:") for use in ended.uses if here in use}
     assert found == set(expected.split())
+
+
+# What is said of a use besides: `made` of a write, that the name is new, of a delete, that the command had made it.
+NAMES = [
+    ("create", "write:new", (True, False)),
+    ("write", "write:file", (False, False)),
+    ("make-a-directory", "write:new", (True, True)),
+    ("move", "write:moved", (True, False)),
+    ("move", "delete:file", (False, False)),
+    ("delete", "delete:file", (False, False)),
+    ("delete-what-it-made", "delete:new", (True, False)),
+    ("delete-in-what-it-made", "delete:new/inner", (True, False)),
+    ("delete-again", "delete:file", (False, False)),
+    ("move-a-directory", "write:moved", (True, True)),
+    ("move-over-a-directory", "write:empty", (True, False)),
+]
+
+
+@pytest.mark.parametrize(("name", "use", "said"), NAMES, ids=[f"{name}-{use}" for name, use, _ in NAMES])
+def test_a_line_says_what_was_made(acted: tuple[Path, Ended], name: str, use: str, said: tuple[bool, bool]) -> None:
+    action, _, path = use.partition(":")
+    (line,) = [one for one in acted[1].touches if one.use == f"fs:{action}:{acted[0]}/{name}/{path}"]
+    assert (line.made is True, line.directory is True) == said
+
+
+@pytest.mark.parametrize(("line", "said"), [
+    ("mkdir -p out/deep; touch out/x; mkdir gone; rmdir gone", "made out, which the next run finds"),
+    ("mkdir out; mv out kept", "made kept, which the next run finds"),
+    ("touch there/x; rmdir empty; mkdir empty; mkdir __pycache__", ""),
+])  # fmt: skip
+def test_directories_that_the_next_run_finds_are_named(desk: Path, line: str, said: str) -> None:
+    for name in ("there", "empty"):
+        (desk / name).mkdir()
+    shown = [text for text in observe("sh", "-c", line).error.splitlines() if "next run" in text]
+    assert [said in text for text in shown] == [True] * bool(said)
 
 
 def test_the_same_use_of_one_process_is_one_line_with_a_count(acted: tuple[Path, Ended]) -> None:

@@ -161,7 +161,7 @@ class Place:
         for module in self.row.modules:
             _module(self.project / "node_modules", module)
         for line in self.row.setup:
-            subprocess.run(line, shell=True, cwd=self.project, env=self.environment(), check=True)
+            subprocess.run(self.servers.filled(line), shell=True, cwd=self.project, env=self.environment(), check=True)
         self.keep()
 
     def keep(self) -> None:
@@ -412,7 +412,7 @@ def agreed(policy: Path) -> None:
 
     What was used and denied is denied no more, and the class is the one that `learn` has named.
     """
-    text = re.sub(r"^(\s*)# (grants:|- \")", r"\1\2", policy.read_text("utf-8"), flags=re.MULTILINE)
+    text = re.sub(r"^(\s*)# (fs_reach:|output:|grants:|- \")", r"\1\2", policy.read_text("utf-8"), flags=re.MULTILINE)
     text = re.sub(r"^  deny:\n(    .*\n)*", _never_used, text, flags=re.MULTILINE)
     document = yaml.safe_load(text)
     held = document["capabilities"]

@@ -50,7 +50,8 @@ def command(
     licet.yaml; for a gate or gateway it is its own. Lines are only added, each with the calls that needed it. Nothing
     is written without --write.
 
-    Three or more siblings that were used become their directory; hosts stay single names. Sensitive lines (keys and
+    Three or more siblings that were used become their directory; hosts stay single names. A directory that a command
+    made is one line; where the next run finds it, observe that run, too. Sensitive lines (keys and
     credentials, dot-files of the home, secrets, private addresses, deletes) are written as comments. What was refused
     is never taken up.
 

@@ -13,8 +13,9 @@ from licet.cli.limits import LEAST_SECRET_CHARACTERS, NOTE_TARGETS_SHOWN
 from licet.cli.options import FILE, json_option
 from licet.cli.output import counted, print_report, show, wants_json
 from licet.clients.jsonc import looks_secret, secret_word
+from licet.core.algebra.scope import inside
 from licet.learn.observed_command import NotObserved, Observed, new_recording, observe_command
-from licet.policy_files.policy_paths import NoHome
+from licet.policy_files.policy_paths import NoHome, shown_path
 
 NOT_RUN = 125
 _REDACTED = "[redacted]"
@@ -186,6 +187,7 @@ def _report(observed: Observed, output: Path | None) -> None:
         "read": found.read,
         "written": found.written,
         "deleted": found.deleted,
+        "made": found.made,
         "hosts": found.hosts,
         "programs": found.programs,
         "processes": found.processes,
@@ -207,6 +209,9 @@ def _show(observed: Observed, output: Path | None) -> None:
         show(f"licet: ended with the command: {left} that it left running", err=True)
     for line in _not_seen(observed):
         show(f"licet: not recorded: {line}", err=True, colour="yellow")
+    if here := [shown_path(path) for path in found.made if inside(path, (os.getcwd(),))]:
+        made = ", ".join(here[:NOTE_TARGETS_SHOWN]) + ", …" * (len(here) > NOTE_TARGETS_SHOWN)
+        show(f"licet: made {made}, which the next run finds: observe that run, too", err=True, colour="yellow")
     show(f"  recording     {observed.recording}", err=True)
     show(f"  next          licet learn{f' {shlex.quote(str(output))}' if output is not None else ''}", err=True)
 

@@ -8,9 +8,10 @@ Finds repositories of git for `licet learn`: a draft lets no program write the f
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from licet.core.algebra.rules import Capability
 from licet.core.algebra.scope import NAME_PATTERN, Malformed, inside, visible
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.reach import reach_of
-from licet.core.policy.layer import class_fits, permits
+from licet.core.policy.layer import OUTPUT, class_fits, permits
 from licet.core.policy.manifest import COMMANDS, Manifest, with_commands
 from licet.core.review.recording_lines import BadRecording, Recorded, RecordingStart, recording_start, touch
 from licet.core.review.sensitive import TRUSTED, Whereabouts, why_path
@@ -119,6 +120,7 @@ def _read_recording(
                 group = found.setdefault(os.path.abspath(target), Found(target, [], [], Recorded()))
                 group.starts.append(start)
                 group.files.append(path)
+                group.recorded.begin(start)
                 add = partial(group.recorded.add, inspected=start.source == "program" and start.inspected is True)
             else:
                 add(touch(line))
@@ -283,6 +285,9 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
         readable=_READABLE if found.is_program else (),
         scratch=_SCRATCH if found.is_program else (),
         created=_created(found) if found.is_program else frozenset(),
+        directories=_directories(found) if found.is_program else frozenset(),
+        removed=frozenset(found.recorded.removed),
+        names_in=_names_in,
         secret_files=frozenset(_secret_files(where)),
         trusted_files=frozenset(_trusted_files(where)),
         denied=denied_by(closed_to_grants(policy, where.workdir)),
@@ -293,7 +298,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
     learned = with_tools(learn(found.recorded, around), found.recorded, policy, where)
     _check_places(found, learned, where)
     added = lacking(learned, policy)
-    entries, notes = _entries(found, added, policy, where, base)
+    entries, notes = _entries(found, added, learned.outputs, policy, where, base)
     offers = _unwritten(key_entries(offered_keys(learned.looked_into, policy, os.environ)), base)
     entries = _in_order([*entries, *_unwritten(inspect_entries(learned.looked_into, policy), base), *offers])
     if offers:
@@ -315,7 +320,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
     deletes = any(line.rule.domain == "fs" and line.rule.action == "delete" for line in learned.lines)
     if deletes and class_fits(policy.max_effect, "write_limited"):
         keys = "`max_side_effect_class: full`, `approvals: {delete: session}` and a `budget`"
-        notes.append(f"it deleted or renamed files: where you allow that, the policy needs {keys}")
+        notes.append(f"deletes and renames of files are left to you: where you allow them, the policy needs {keys}")
     elif manifest.max_effect == "read_only" and any(
         not permits("read_only").has(line.rule) for line in learned.lines if line.kind == "sensitive"
     ):
@@ -326,6 +331,11 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
         listed += " …" if len(missing) > MOST_NAMED else ""
         why = "a program creates files only in directories that are there and that it may write"
         notes.append(f"{why}: make these first: {listed}")
+    outputs = (path for path in learned.outputs if where.has_workdir(path) and not path.endswith("/__pycache__"))
+    if once := sorted(path for path in outputs if found.recorded.made_once(path)):
+        listed = ", ".join(where.short(path) for path in once[:MOST_NAMED]) + " …" * (len(once) > MOST_NAMED)
+        again = "observe the same command again, and run this once more"
+        notes.append(f"the next run finds what this one made, and may do something else with it ({listed}): {again}")
     if text != before and is_there(found.target.with_name(LOCK_FILE)):
         notes.append("licet.lock is about the policy as it was: run `licet lock` after the review")
     return Draft(found, found.target, before, text, learned, added, manifest, unused, refused, tuple(notes), where)
@@ -360,10 +370,27 @@ def _created(found: Found) -> frozenset[str]:
     return frozenset((*found.recorded.made, *(path for path in gone if os.path.isdir(os.path.dirname(path)))))
 
 
+def _directories(found: Found) -> frozenset[str]:
+    """The directories that a program made. Older recordings do not say which names are: these are looked at."""
+    recorded = found.recorded
+    return frozenset((*recorded.directories, *filter(os.path.isdir, recorded.made)))
+
+
+def _names_in(directory: str) -> list[str] | None:
+    """What is in a directory; None if it has more than could be denied. Links are what they lead to."""
+    try:
+        with os.scandir(directory) as entries:
+            names = [entry.name for entry in islice(entries, MOST_LOOKED_AT + 1) if not entry.is_symlink()]
+    except OSError:
+        return []
+    return sorted(names) if len(names) <= MOST_LOOKED_AT else None
+
+
 def _uncreated(learned: Learned, manifest: Manifest) -> list[str]:
     """The files that the next run cannot create: no rule is about a directory of theirs that is there."""
     rules = [rule.capability for layer in manifest.layers for rule in layer.allows]
     places = {rule.key for rule in rules if rule.domain == "fs" and rule.action != "read" and os.path.isdir(rule.key)}
+    places |= {rule.capability.key for layer in manifest.layers for rule in layer.allows if rule.key.endswith(OUTPUT)}
     written = (use for use in learned.wanted if use.domain == "fs" and use.action == "write")
     gone = (use for use in written if not os.path.lexists(use.target))
     # Python does without the directories of its compiled files.
@@ -442,11 +469,11 @@ _ORDER = (
 
 
 def _entries(
-    found: Found, lines: Sequence[Line], policy: Manifest, where: Whereabouts, text: str
+    found: Found, lines: Sequence[Line], outputs: Container[str], policy: Manifest, where: Whereabouts, text: str
 ) -> tuple[list[Entry], list[str]]:
     """The entries that a file lacks, in the order of its keys, and notes about what is not written."""
     entries = list(_program_entries(found, lines, policy, where)) if found.is_program else []
-    entries += [_entry(line, policy, where) for line in lines]
+    entries += [_entry(line, policy, where, outputs) for line in lines]
     sensitive = [entry for entry in entries if entry.off]
     notes = []
     if len(sensitive) > MOST_SENSITIVE:
@@ -499,7 +526,7 @@ def _commands(found: Found, where: Whereabouts) -> list[Capability]:
     return rules
 
 
-def _entry(line: Line, policy: Manifest, where: Whereabouts) -> Entry:
+def _entry(line: Line, policy: Manifest, where: Whereabouts, outputs: Container[str]) -> Entry:
     rule, short = line.rule, _shortened(where)
     comment = f"{line.calls}: {line.why}" if line.why else line.calls
     if line.kind == "deny":
@@ -509,6 +536,8 @@ def _entry(line: Line, policy: Manifest, where: Whereabouts) -> Entry:
         key = ("grants",)
     if rule.domain == "fs" and rule.action == "write" and not class_fits(policy.max_effect, "write_limited"):
         key = ("grants",)  # at this class, `fs_reach.write` would allow deletes too
+    if rule.domain == "fs" and rule.action == "write" and rule.key in outputs:
+        key = tuple(OUTPUT.split("."))
     if rule.domain == "storage":
         key = ("storage",)
     text = short(rule) if key == ("grants",) else where.short(rule.scope) if rule.domain == "fs" else rule.scope

@@ -7,7 +7,8 @@
 - The order of recordings and of their lines makes no difference.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
@@ -34,6 +35,7 @@ from licet.core.review.sensitive import (
 )
 from licet.learn.generalise import steady, widened_hosts, widened_paths
 from licet.learn.inside_https import LookedInto, hosts_inside, mere_tunnels, requests_inside
+from licet.learn.limits import MOST_BESIDE, MOST_OUTPUTS
 
 _NOTHING = CapabilitySet()
 _REDACTED = "[redacted"
@@ -41,7 +43,19 @@ _TUNNEL = "requests inside it were seen, and have lines of their own"
 _KEY_SENT = "one of these requests would have sent a key away"
 _RANDOM = "a name that is different each time, in a directory that a rule for it may not cover"
 
+_OF_ITS_OWN = "a delete of what the same run had made"
+_AT_FIRST = "it served to make what the next run finds"
+_BESIDE = "never written, beside names that it makes"
+_READ_AGAIN = "what it made, which a later run may read"
+_REPLACED = "what it made, which a later run may replace"
+_TOO_MUCH = "a new name beside too much else, which the line would open too"
+
 Kind = Literal["allow", "sensitive", "deny"]
+
+
+def no_names(directory: str) -> Sequence[str]:
+    """Say that a directory is empty."""
+    return ()
 
 
 class Surroundings(Struct, frozen=True):
@@ -52,6 +66,10 @@ class Surroundings(Struct, frozen=True):
     scratch: tuple[str, ...] = ()  # directories in whose place a program has one of its own
     is_program: bool = False  # whether it shows programs, which `licet run` starts
     created: frozenset[str] = frozenset()  # paths that a program made: the next run makes them again
+    directories: frozenset[str] = frozenset()  # those of them that are directories
+    removed: frozenset[str] = frozenset()  # paths that were there, and that a program removed or moved away
+    names_in: Callable[[str], Sequence[str] | None] = no_names  # what is in a directory; None if it has too much
+    fills_top: bool = False  # whether names are made in the working directory itself
     repositories: tuple[str, ...] | None = None  # files of git below the working directory; None if not known
     secret_files: frozenset[str] = frozenset()  # files that are there and may hold secrets
     trusted_files: frozenset[str] = frozenset()  # files and directories that are there and that others run or trust
@@ -89,6 +107,7 @@ class Learned(Struct, frozen=True):
     given: int  # uses that every program has
     refused: int
     looked_into: tuple[LookedInto, ...] = ()  # hosts whose requests were seen inside HTTPS
+    outputs: frozenset[str] = frozenset()  # directories that a program makes, and finds there in the next run
 
 
 def learn(recorded: Recorded, around: Surroundings) -> Learned:
@@ -96,14 +115,17 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
     uses = _as_reads(recorded) if around.is_program else dict(recorded.used.values())
     written = {use.target for use in uses if use.domain == "fs" and use.action == "write"}
     directories = above_each(use.target.rpartition("/")[0] for use in uses if use.domain == "fs")
-    inside, tunnels = requests_inside(recorded), mere_tunnels(recorded)
-    around = replace(around, reaches_git=_git_seen(uses, around.reaches_git), inside=inside)
+    requests, tunnels = requests_inside(recorded), mere_tunnels(recorded)
+    around = replace(around, reaches_git=_git_seen(uses, around.reaches_git), inside=requests)
     ordinary: dict[Use, Calls] = {}
     sensitive: dict[Use, tuple[Calls, str]] = {}
     left_out: list[LeftOut] = []
-    given = 0
+    given = compiled = 0
+    at_first = tuple(recorded.only_at_first())
     for use, calls in uses.items():
-        if _is_given(use, around, written):
+        if use.domain == "fs" and inside(use.target, at_first):
+            left_out.append(LeftOut(str(use), _AT_FIRST))
+        elif _is_given(use, around, written):
             given += calls.count
         elif around.denied.has(use):
             left_out.append(LeftOut(str(use), "the policy denies it"))
@@ -114,9 +136,16 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         elif why := _cannot_be_named(use):
             left_out.append(LeftOut(visible(str(use)), why))
         elif why := why_sensitive(use, around.where, directories, around.reaches_git):
+            if use.domain == "fs" and use.action != "read" and "__pycache__" in use.target.split("/"):
+                compiled += calls.count
+                continue
+            if use.effect == "delete" and use.domain == "fs" and str(use) not in recorded.not_own:
+                why = _OF_ITS_OWN
             sensitive.setdefault(use, (Calls(), why))[0].merge(calls)
         else:
             ordinary[use] = calls
+    if compiled:
+        left_out.append(LeftOut(f"compiled files of Python ({compiled} uses)", "Python does without them"))
     refused = {use for use, _ in recorded.refused.values()} - uses.keys()
     # The class of the policy permits no delete, so a directory may be made of the siblings of one.
     kept = [use for use in (*sensitive, *refused) if use.domain == "fs" and use.effect != "delete"]
@@ -128,17 +157,27 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         "write": above_each(use.target for use in kept),
         "fill": above_each(use.target for use in kept if use not in only_writes or not _denied_whole(use, around)),
     }
+    around = replace(around, fills_top=any(_is_made_at_top(use, around) for use in (*ordinary, *sensitive)))
+    beside = _beside(ordinary, sensitive, closed, around) if around.fills_top else ()
+    if beside is None:
+        around = replace(around, fills_top=False)
     for use, calls in ordinary.items():
         if use.domain == "fs" and use.action == "write" and use.target in around.created:
             above = use.target.rpartition("/")[0]
             alone = _place(use, closed, around) == use.target and not why_path(above, around.where, directories)
-            if alone and around.reaches_git(above):
-                sensitive.setdefault(use_of_path("write", above), (Calls(), GIT))[0].merge(calls)
+            if alone and _output(use.target, around) != use.target:
+                why = GIT if around.reaches_git(above) else _TOO_MUCH if beside is None else ""
+                if why:
+                    sensitive.setdefault(use_of_path("write", above), (Calls(), why))[0].merge(calls)
     for use in _random_and_alone(ordinary, closed, refused, around):
         sensitive[use] = ordinary.pop(use), _RANDOM
-    lines = [*_lines_of(ordinary, closed, refused, around), *_sensitive_lines(sensitive, around)]
+    lines = [*_lines_of(ordinary, closed, refused, around)]
+    allowed = {line.rule for line in lines}
+    lines += _sensitive_lines(sensitive, around, allowed, may_cover_top=beside is not None)
+    lines += _of_what_it_made(lines, ordinary, closed, around)
     lines += _denies(lines, sensitive, only_writes, around)
     lines += _unused_and_closed(lines, around)
+    lines += _closed_beside(lines, beside or (), around)
     lines += _git_leads(lines, sensitive, around)
     return Learned(
         tuple(sorted(lines, key=lambda line: (line.kind, line.rule))),
@@ -147,7 +186,8 @@ def learn(recorded: Recorded, around: Surroundings) -> Learned:
         tuple(sorted(left_out, key=lambda one: one.what)),
         given,
         sum(calls.count for _, calls in recorded.refused.values()),
-        hosts_inside(inside, uses, ((line.rule, line.kind != "allow") for line in lines)),
+        hosts_inside(requests, uses, ((line.rule, line.kind != "allow") for line in lines)),
+        outputs=frozenset(filter(None, (_output(use.target, around) for use in uses if use.domain == "fs"))),
     )
 
 
@@ -250,6 +290,7 @@ def _may_cover(action: str, directory: str, closed: Mapping[str, set[str]], arou
         and not why_path(directory, where, (directory,))
         and _nameable(directory)
         and not (action == "write" and why_written(directory, where, around.reaches_git))
+        and not (action == "write" and directory == where.workdir and not around.fills_top)
     )
 
 
@@ -316,7 +357,8 @@ def _widened(
     for action, named in paths.items():
         covers = partial(may_cover, action)
         placed = {path: place(use) for path, use in named.items()}
-        covering = widened_paths(placed.values(), covers, around.where.has_workdir)
+        covering = {} if action == "read" else _outputs_of(placed.values(), covers, around)
+        covering |= widened_paths({*placed.values()} - covering.keys(), covers, around.where.has_workdir)
         rule_of = {path: Capability(f"fs:{action}:{path}") for path in set(covering.values())}
         yield from ((use, rule_of[covering[placed[path]]]) for path, use in named.items())
     apart = {use.target for use in refused if use.domain == "network"}
@@ -327,12 +369,27 @@ def _widened(
                 yield use, Capability(text if pattern == host else text.replace(host, pattern))
 
 
+def _outputs_of(paths: Iterable[str], may_cover: Callable[[str], bool], around: Surroundings) -> dict[str, str]:
+    """For each path in an output, the path of its rule: the output, or the directory of many of them.
+
+    A few directories in one are no reason to open that: `node_modules/.vite` is not `node_modules`.
+    """
+    outputs = {path: directory for path in paths if (directory := _output(path, around))}
+    covered = {path: directory for path, directory in outputs.items() if directory in outputs}
+    siblings = Counter(directory.rpartition("/")[0] for directory in {*covered.values()})
+    crowded = {above for above, number in siblings.items() if number > MOST_OUTPUTS and may_cover(above)}
+    return {
+        path: above if (above := directory.rpartition("/")[0]) in crowded else directory
+        for path, directory in covered.items()
+    }
+
+
 def _place(use: Use, closed: Mapping[str, set[str]], around: Surroundings) -> str:
     """The path that a rule must name.
 
     The kernel lets a program create files only in a directory that it may write: then it is the directory, the first
-    one that the program has not made itself. So it is for a name that is different each time, but never all of the
-    working directory: that would be a guess. In a cache or a toolchain it is the whole of it.
+    one that the program has not made itself, unless that is an output. So it is for a name that is different each time.
+    In a cache or a toolchain it is the whole of it.
     """
     path, where, action = use.target, around.where, use.action
 
@@ -345,7 +402,9 @@ def _place(use: Use, closed: Mapping[str, set[str]], around: Surroundings) -> st
     if cache.endswith("/__pycache__") and is_free(cache):  # Python does without it
         return cache
     if action == "write" and (directory := _made_in(path, around)) != path:
-        if directory not in where.worked_in or directory == where.workdir:
+        if directory == where.workdir:
+            return directory if around.fills_top and _may_be_filled(directory, closed, around) else path
+        if directory not in where.worked_in:
             return directory if _may_be_filled(directory, closed, around) else path
         return path
     if cache and is_free(cache):
@@ -357,16 +416,128 @@ def _place(use: Use, closed: Mapping[str, set[str]], around: Surroundings) -> st
 
 
 def _made_in(path: str, around: Surroundings) -> str:
-    """The first directory above a path that was there before; the path itself, if it was there.
+    """The directory in which a program made a path; the path itself, if it was there before.
 
-    So it is for a random name at the top of the project: one temporary file does not open all of it.
+    It is the outermost one that the program made, since the next run finds that, or else the one around it.
     """
-    first = steady(path, around.where.worked_in) if path in around.created else path
-    if first == around.where.workdir:
-        return path
-    while first in around.created:
-        first = first.rpartition("/")[0]
-    return first
+    outermost = _outermost_made(path, around)
+    return (_output(path, around) or outermost.rpartition("/")[0]) if outermost else path
+
+
+def _outermost_made(path: str, around: Surroundings) -> str:
+    """The path, or the directory farthest above it, that a program made; empty if it was there before."""
+    outermost = ""
+    while path:
+        outermost = path if path in around.created else outermost
+        path = path.rpartition("/")[0]
+    return outermost
+
+
+def _output(path: str, around: Surroundings) -> str:
+    """The directory that a program made around a path, and finds there in the next run; empty if there is none.
+
+    Not one that it removes or replaces, or that has another name each time: that is a name in the directory above.
+    """
+    outermost = _outermost_made(path, around)
+    if outermost not in around.directories or outermost in around.removed or "/.git/" in outermost:  # of hashes
+        return ""
+    if around.fills_top and outermost.rpartition("/")[0] == around.where.workdir:
+        return ""
+    return outermost if steady(outermost, around.where.worked_in) == outermost else ""
+
+
+def _is_made_at_top(use: Use, around: Surroundings) -> bool:
+    """Whether a use is about a name that a program made in the working directory, and that is no output."""
+    if use.domain != "fs" or use.action == "read":
+        return False
+    workdir, outermost = around.where.workdir, _outermost_made(use.target, around)
+    if use.action == "delete" and not outermost:
+        return steady(use.target, around.where.worked_in) == workdir
+    return outermost.rpartition("/")[0] == workdir and not _output(use.target, around)
+
+
+# Names that are made in the working directory -------------------------------------------------------------------------
+
+
+def _beside(
+    uses: Mapping[Use, Calls], sensitive: Iterable[Use], closed: Mapping[str, set[str]], around: Surroundings
+) -> tuple[str, ...] | None:
+    """What a rule for the working directory would open, and no program wrote: it is denied. None if it is too much.
+
+    The kernel lets a program make a name only in a directory that it may write, with all that is there.
+    """
+    workdir = around.where.workdir
+    if not _may_be_filled(workdir, closed, around):
+        return None
+    written = [use for use in uses if use.domain == "fs" and use.action == "write"]
+    places = {_place(use, closed, around) for use in written} - {workdir}
+    may_cover = partial(_may_cover, "write", closed=closed, around=replace(around, fills_top=False))
+    changed = {*widened_paths(places, may_cover, around.where.has_workdir).values()}
+    changed |= {path for path in around.created if path.rpartition("/")[0] == workdir} - {workdir}
+    touched = above_each((*changed, *(use.target for use in sensitive if use.domain == "fs" and use.action == "write")))
+    beside: list[str] = []
+    left = [workdir]
+    while left:
+        directory = left.pop()
+        names = around.names_in(directory)
+        if names is None:
+            return None
+        for path in (f"{directory}/{name}" for name in names):
+            if path in changed or _is_closed(path, around):
+                continue
+            if path in touched:
+                left.append(path)
+            elif not _nameable(path) or len(beside) >= MOST_BESIDE:
+                return None
+            else:
+                beside.append(path)
+    return tuple(sorted(beside))
+
+
+def _is_closed(path: str, around: Surroundings) -> bool:
+    """Whether a path is denied for another reason."""
+    return (
+        path in around.trusted_files
+        or path in (around.repositories or ())
+        or path in around.secret_files
+        or around.denied.has(use_of_path("write", path))
+    )
+
+
+def _closed_beside(lines: Iterable[Line], beside: Iterable[str], around: Surroundings) -> list[Line]:
+    """A deny for each path beside names that a program makes, of deletes too if a line is about these."""
+    workdir = around.where.workdir
+    drafted = {line.rule for line in lines}
+    actions = [action for action in ("write", "delete") if Capability(f"fs:{action}:{workdir}") in drafted]
+    paths = {"write": [*beside], "delete": sorted({*beside, *around.trusted_files, *(around.repositories or ())})}
+    return [
+        Line(rule, "never used", "deny", _BESIDE)
+        for action in actions
+        for path in paths[action]
+        if _nameable(path) and (rule := Capability(f"fs:{action}:{path}")) not in drafted
+    ]
+
+
+def _of_what_it_made(
+    lines: Iterable[Line], uses: Iterable[Use], closed: Mapping[str, set[str]], around: Surroundings
+) -> Iterator[Line]:
+    """Reads, and deletes as comments, of what a program made: the next run finds it there."""
+    drafted = [line.rule for line in lines if line.kind != "deny" and line.rule.domain == "fs"]
+    allowed = CapabilitySet(line.rule for line in lines if line.kind == "allow" and line.rule.domain == "fs")
+    written = (use.target for use in uses if use.domain == "fs" and use.action == "write")
+    made = [path for path in written if _outermost_made(path, around)]
+    reads = {_output(path, around) or path for path in made if steady(path, around.where.worked_in) == path}
+    unread = [path for path in reads if not allowed.has(use_of_path("read", path))]
+    may_cover = partial(_may_cover, "read", closed=closed, around=around)
+    for path in sorted({*widened_paths(unread, may_cover, lambda directory: False).values()}):
+        yield Line(Capability(f"fs:read:{path}"), _READ_AGAIN)
+    outputs = {_output(path, around) for path in made} - {""}
+    may_fill = partial(_may_cover, "write", closed=closed, around=around)
+    for path in sorted({*_outputs_of(outputs, may_fill, around).values()}):
+        if path.endswith("/__pycache__"):
+            continue
+        if not any(rule.action == "delete" and inside(path, (rule.key,)) for rule in drafted):
+            yield Line(Capability(f"fs:delete:{path}"), _REPLACED, "sensitive", "a delete")
 
 
 def _nameable(path: str) -> bool:
@@ -376,8 +547,11 @@ def _nameable(path: str) -> bool:
         return False
 
 
-def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings) -> Iterator[Line]:
+def _sensitive_lines(
+    uses: Mapping[Use, tuple[Calls, str]], around: Surroundings, allowed: Container[Capability], *, may_cover_top: bool
+) -> Iterator[Line]:
     """The lines that are written as comments. Siblings become their directory here too, so that they can be read."""
+    around = replace(around, fills_top=False)  # an output is one here, too
     by_reason: dict[str, dict[Use, Calls]] = {}
     for use, (calls, why) in uses.items():
         by_reason.setdefault(why, {})[use] = calls
@@ -390,23 +564,29 @@ def _sensitive_lines(uses: Mapping[Use, tuple[Calls, str]], around: Surroundings
     def place(use: Use) -> str:
         path, where = use.target, around.where
         directory = where.cache(path) or _made_in(path, around)
+        if Capability(f"fs:{use.action}:{directory}") in allowed:
+            return path  # a line is about the directory: this part of it is denied
         if ".git" in directory.split("/") and directory != path:
             return directory  # git makes lock files beside all that it writes
         if directory == path:
             directory = steady(path, where.worked_in)
             if directory == where.workdir and use.action != "delete":
                 return path
+        if directory == where.workdir and not may_cover_top:
+            return path
         return directory if may_cover(use.action, directory) else path
 
-    alone = Surroundings(around.where, inside=around.inside)
-    for why, group in by_reason.items():
+    alone, deleted = replace(around, is_suffix=None), set[Capability]()
+    for why, group in sorted(by_reason.items(), key=lambda pair: pair[0] == _OF_ITS_OWN):  # the weaker reason last
         merged: dict[tuple[Capability, str], Calls] = {}
         # The directory of a random name holds something else that a person must decide on: the line is not about it.
         covers, named = (_never, _itself) if why == _RANDOM else (may_cover, place)
         for use, rule in _widened(group, covers, named, alone, ()):
             merged.setdefault((rule, _noun(use)), Calls()).merge(group[use])
         for (rule, noun), calls in merged.items():
-            yield Line(rule, calls.text(noun), "sensitive", why)
+            if why != _OF_ITS_OWN or rule not in deleted:
+                yield Line(rule, calls.text(noun), "sensitive", why)
+            deleted.add(rule)
 
 
 def _never(action: str, directory: str) -> bool:

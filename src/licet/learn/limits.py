@@ -11,6 +11,8 @@ MOST_LOOKED_AT = 20_000  # names; below the working directory, for what a draft 
 DEEPEST_LOOKED_AT = 3  # directories; how deep these names are looked for
 
 # A draft
+MOST_OUTPUTS = 8  # directories; what a program makes in one before the rule is about that, as for a cache of hashes
+MOST_BESIDE = 100  # files and directories; what is denied beside names that a program makes
 MOST_SENSITIVE = 50  # comments; sensitive uses that one file lists; `--json` has them all
 MOST_NAMED = 3  # files; those that one note names
 

@@ -75,8 +75,12 @@ def with_entries(text: str, entries: Sequence[Entry], effect: str = "", why: str
     try:
         if effect and class_is_learned(new):
             new = _with_class(new, effect, why)
-        for key in dict.fromkeys(entry.key for entry in entries):
-            new = _extended(new, ("capabilities", *key), [entry for entry in entries if entry.key == key])
+        keys = dict.fromkeys(entry.key for entry in entries)
+        # Comments come last, and the last of them first: a line is put before the comments that end a list.
+        for off, ordered in ((False, keys), (True, reversed(keys))):
+            for key in ordered:
+                if group := [entry for entry in entries if (entry.key, entry.off) == (key, off)]:
+                    new = _extended(new, ("capabilities", *key), group)
         _check_kept(text, new)
     except yaml.YAMLError as wrong:  # a way to write YAML that is not foreseen here
         raise NotKept(f"lines cannot be added to it: {wrong}") from None

@@ -21,7 +21,7 @@ from licet.core.decision.folding import bundles_of
 from licet.core.policy import keys
 from licet.core.policy.flow_terms import asked_words, in_flow_order
 from licet.core.policy.inspection import met_inspect, stand_ins
-from licet.core.policy.layer import EVERY_DOMAIN, OWN_STORAGE, Layer, Rule
+from licet.core.policy.layer import EVERY_DOMAIN, OUTPUT, OWN_STORAGE, Layer, Rule
 from licet.core.policy.manifest import Manifest
 from licet.core.policy.manifest_fields import TITLE, Organisation
 from licet.core.policy.terms import (
@@ -233,6 +233,7 @@ def _own_layer(
     allows = (
         *ceiling.capability_rules(*hosts, "allow"),
         *(rule for key, kinds in LISTS.items() for kind in kinds for rule in ceiling.scope_rules(kind, key)),
+        *ceiling.scope_rules("fs:write", OUTPUT),
         *(
             Rule(Capability(f"storage:*:{item.value}"), item.origin, f"{ceiling.prefix}storage")
             for item in ceiling.listed("storage")

@@ -463,7 +463,11 @@ CAPABILITY_FIELDS = {
     "private": _several(CIDR, "private addresses that allowed names may resolve to"),
     "fs_reach": Field(
         Record(
-            {"read": _several(PATH), "write": _several(PATH, "to write and to delete; the class decides on deletes")}
+            {
+                "read": _several(PATH),
+                "write": _several(PATH, "to write and to delete; the class decides on deletes"),
+                "output": _several(PATH, "directories to write in; a missing one is made before a program starts"),
+            }
         )
     ),
     "env": _several(VARIABLE, "environment variables that tools may read"),

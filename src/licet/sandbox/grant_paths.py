@@ -405,7 +405,7 @@ class _Identities:
         directory, name = os.path.split(path)
         if self._fd == -1 or directory != self._directory:
             self._close()
-            self._fd, self._directory = _opened(directory), directory
+            self._fd, self._directory = open_without_links(directory), directory
         found = os.stat(name, dir_fd=self._fd, follow_symlinks=False) if name else os.fstat(self._fd)
         # A socket or device in a granted tree is not part of the grant.
         if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
@@ -418,7 +418,7 @@ class _Identities:
             self._fd = -1
 
 
-def _opened(directory: str) -> int:
+def open_without_links(directory: str) -> int:
     """Open a directory step by step without links: a directory on the way could be replaced by a link."""
     flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open("/", flags)

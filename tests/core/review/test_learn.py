@@ -1,16 +1,17 @@
 """`learn`: the rules that recordings need, and nothing beyond what is said about generalising."""
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from licet.core.algebra.rules import Use
 from licet.core.algebra.set import CapabilitySet
-from licet.core.review.recording_lines import BadRecording, Recorded, Touch, use_of_text
+from licet.core.review.recording_lines import BadRecording, Recorded, RecordingStart, Touch, use_of_text
 from licet.core.review.sensitive import (
     GIT,
     GIT_LEADS,
@@ -106,19 +107,17 @@ OBSERVED = Surroundings(WHERE, is_program=True, readable=("/usr",), repositories
 
 
 @pytest.mark.parametrize(("made", "used", "expected", "denied"), [
-    # A program that makes names needs the directory that is there before.
-    ((f"{W}/out.txt",), (f"fs:write:{W}/out.txt",), [f"fs:write:{W}"], [f"fs:write:{W}/.git"]),
-    ((f"{W}/build", f"{W}/build/x", f"{W}/build/x/y"),
-        (f"fs:write:{W}/build", f"fs:write:{W}/build/x", f"fs:write:{W}/build/x/y"), [f"fs:write:{W}"],
+    # A program that makes names needs the directory that is there before. It may read what it made.
+    ((f"{W}/out.txt",), (f"fs:write:{W}/out.txt",), [f"fs:read:{W}/out.txt", f"fs:write:{W}"],
         [f"fs:write:{W}/.git"]),
-    ((f"{W}/out/a",), (f"fs:write:{W}/out/a",), [f"fs:write:{W}/out"], []),
+    ((f"{W}/out/a",), (f"fs:write:{W}/out/a",), [f"fs:read:{W}/out/a", f"fs:write:{W}/out"], []),
     ((), (f"fs:write:{W}/out/a",), [f"fs:write:{W}/out/a"], []),
     # Not in the home, nor in the temporary directory of everybody.
-    ((f"{HOME}/x",), (f"fs:write:{HOME}/x",), [f"fs:write:{HOME}/x"], []),
+    ((f"{HOME}/x",), (f"fs:write:{HOME}/x",), [f"fs:read:{HOME}/x", f"fs:write:{HOME}/x"], []),
     # Python does without its compiled files, so they open nothing else.
     ((f"{W}/m/__pycache__", f"{W}/m/__pycache__/m.cpython-311.pyc.281473"),
         (f"fs:write:{W}/m/__pycache__", f"fs:write:{W}/m/__pycache__/m.cpython-311.pyc.281473"),
-        [f"fs:write:{W}/m/__pycache__"], []),
+        [f"fs:read:{W}/m/__pycache__", f"fs:write:{W}/m/__pycache__"], []),
     # What a program starts it must be able to read, and one line says what licet starts.
     ((), ("process:exec:/usr/bin/cc", f"process:exec:{W}/a.out"), [f"fs:read:{W}/a.out"], []),
     # Toolchains in the home are installed programs.
@@ -181,6 +180,150 @@ def test_methods_with_one_effect_are_one_rule() -> None:
     found = learned("network:https:get@x.org:443", "network:https:head@x.org:443", "network:https:put@x.org:443")
     assert rules(found) == ["network:read:https://x.org:443", "network:write:https://x.org:443"]
     assert found.effect == "write_limited"
+
+
+# What a program makes -------------------------------------------------------------------------------------------------
+
+BUILT = (f"fs:write:{W}/dist", f"fs:write:{W}/dist/a.js", f"fs:write:{W}/dist/deep", f"fs:write:{W}/dist/deep/b.js")
+THERE = {W: ["package.json", "src", "node_modules", "dist"], f"{W}/node_modules": ["vite", ".cache"]}
+
+
+def made(
+    *names: str, directories: Iterable[str] = (), removed: Iterable[str] = (), names_in: Mapping[str, list[str]] = THERE
+) -> Surroundings:
+    """A project in which a program made some names; `directories` are those of them that are."""
+    created = frozenset(f"{W}/{name}" for name in (*names, *directories))
+    return replace(
+        OBSERVED,
+        repositories=(),
+        created=created,
+        directories=frozenset(f"{W}/{name}" for name in directories),
+        removed=frozenset(f"{W}/{name}" for name in removed),
+        names_in=lambda directory: names_in.get(directory, []),
+    )
+
+
+@pytest.mark.parametrize(("used", "around", "written", "denied", "commented"), [
+    # A directory that it makes is one line, and nothing around it opens.
+    (BUILT, made("dist/a.js", "dist/deep/b.js", directories=["dist", "dist/deep"]), ["dist"], [], ["delete dist"]),
+    # So is one in a directory that was there.
+    ((f"fs:write:{W}/node_modules/.vite", f"fs:write:{W}/node_modules/.vite/a"),
+        made("node_modules/.vite/a", directories=["node_modules/.vite"]), ["node_modules/.vite"], [],
+        ["delete node_modules/.vite"]),
+    # Three of them do not become the directory that they are in.
+    (tuple(f"fs:write:{W}/lib/{name}/x" for name in "abc"), made(directories=["lib/a", "lib/b", "lib/c"]),
+        ["lib/a", "lib/b", "lib/c"], [], ["delete lib/a", "delete lib/b", "delete lib/c"]),
+    # Nine do: their names may be others each time.
+    (tuple(f"fs:write:{W}/lib/{name}/x" for name in "abcdefghi"), made(directories=[f"lib/{n}" for n in "abcdefghi"]),
+        ["lib"], [], ["delete lib"]),
+    # One that it removes, and makes again, is a name in the directory around it: the rest of that is closed.
+    ((*BUILT, f"fs:delete:{W}/dist"), made("dist/a.js", directories=["dist", "dist/deep"], removed=["dist"]), [""],
+        ["package.json", "src", "node_modules"], ["delete "]),
+    # So is a new file at the top of the project.
+    ((f"fs:write:{W}/a.o",), made("a.o"), [""], ["package.json", "src", "node_modules", "dist"], []),
+    # What was written there stays open, alone: it may be replaced by a new file.
+    ((f"fs:write:{W}/a.o", f"fs:write:{W}/package.json"), made("a.o"), [""], ["src", "node_modules", "dist"], []),
+    ((f"fs:write:{W}/a.o", f"fs:write:{W}/node_modules/.cache/x"), made("a.o"), [""],
+        ["package.json", "src", "node_modules/vite", "dist"], []),
+    # Beside too much else it is left to a person.
+    ((f"fs:write:{W}/a.o",), made("a.o", names_in={W: [f"f{number}" for number in range(101)]}), ["a.o"], [],
+        ["write "]),
+    # Single files that were there stay single, however many there are.
+    (tuple(f"fs:write:{W}/{name}" for name in "abcd"), made(), ["a", "b", "c", "d"], [], []),
+])  # fmt: skip
+def test_a_program_may_write_where_it_made_something_and_nothing_else(
+    used: Sequence[str],
+    around: Surroundings,
+    written: Sequence[str],
+    denied: Sequence[str],
+    commented: Sequence[str],
+) -> None:
+    found = learned(*used, around=around)
+
+    def place(rule: str) -> str:
+        return rule.partition(":/")[2].removeprefix(W[1:]).removeprefix("/")
+
+    assert [place(rule) for rule in rules(found) if ":write:" in rule] == sorted(written)
+    assert {place(rule) for rule in rules(found, "deny")} == set(denied)
+    assert sorted(f"{rule.split(':')[1]} {place(rule)}" for rule in rules(found, "sensitive")) == sorted(commented)
+
+
+def test_what_it_makes_may_be_read_in_the_next_run() -> None:
+    around = made("a.o", "dist/a.js", directories=["dist", "dist/deep"], names_in={})
+    assert "fs:read:/home/me/w/dist" in rules(learned(*BUILT, around=made("dist/a.js", directories=["dist"])))
+    assert f"fs:read:{W}/a.o" in rules(learned(*BUILT, f"fs:write:{W}/a.o", around=around))
+
+
+def deleted(path: str, *, own: bool) -> Touch:
+    return Touch(time=1, call="process 1", tool="make", use=f"fs:delete:{path}", made=own or UNSET)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_delete_says_whether_the_same_run_had_made_it(own: bool) -> None:
+    (line,) = learn(recorded([deleted(f"{W}/out/a", own=own)]), OBSERVED).lines
+    assert line.why == ("a delete of what the same run had made" if own else "a delete")
+
+
+def test_who_deletes_both_is_asked_once() -> None:
+    around = made(directories=["out"])
+    found = learn(recorded([deleted(f"{W}/out/a", own=True), deleted(f"{W}/out/b", own=False)]), around)
+    assert [(str(line.rule), line.why) for line in found.lines] == [(f"fs:delete:{W}/out", "a delete")]
+
+
+COMMAND = RecordingStart(source="program", started=1, command=("vite", "build"), workdir=W, home=HOME)
+
+
+def runs(*recordings: Sequence[Touch], commands: Sequence[tuple[str, ...]] = ()) -> Recorded:
+    """Recordings of one command, or of several."""
+    found = Recorded()
+    for number, lines in enumerate(recordings):
+        found.begin(replace(COMMAND, command=commands[number]) if commands else COMMAND)
+        for one in lines:
+            found.add(one)
+    return found
+
+
+MAKES = [Touch(time=1, call="c", tool="t", use=f"fs:write:{W}/dist", made=True, directory=True)]
+FINDS = touches(f"fs:write:{W}/dist/a.js")
+REMAKES = [deleted(f"{W}/dist", own=False), *MAKES]
+
+
+@pytest.mark.parametrize(("recordings", "commands", "once"), [
+    ([MAKES], (), True),
+    ([MAKES, MAKES], (), True),
+    ([MAKES, FINDS], (), False),
+    ([FINDS, MAKES], (), False),
+    ([MAKES, REMAKES], (), False),
+    ([REMAKES], (), False),
+    ([MAKES, FINDS], (("vite", "build"), ("vite", "preview")), True),
+    ([FINDS], (), False),
+])  # fmt: skip
+def test_a_directory_that_was_made_once_asks_for_a_second_recording(
+    recordings: Sequence[Sequence[Touch]], commands: Sequence[tuple[str, ...]], once: bool
+) -> None:
+    assert runs(*recordings, commands=commands).made_once(f"{W}/dist") is once
+
+
+def test_what_served_to_make_a_directory_is_not_needed_once_it_is_there() -> None:
+    passing = f"{W}/pytest-cache-files-6fdmhwza"
+    first = [
+        Touch(time=1, call="c", tool="t", use=f"fs:write:{passing}", made=True, directory=True),
+        deleted(passing, own=True),
+        Touch(time=1, call="c", tool="t", use=f"fs:write:{W}/.pytest_cache", made=True, directory=True),
+    ]
+    around = made(directories=[".pytest_cache", passing.rpartition("/")[2]])
+    alone, twice = (
+        [rule for rule in rules(learn(found, around)) if ":write:" in rule]
+        for found in (runs(first), runs(first, touches(f"fs:write:{W}/.pytest_cache/x")))
+    )
+    assert (alone, twice) == ([f"fs:write:{W}"], [f"fs:write:{W}/.pytest_cache"])
+
+
+def test_compiled_files_of_an_environment_are_no_line() -> None:
+    path = f"{W}/.venv/lib/m/__pycache__/m.cpython-311.pyc.281473"
+    found = learned(f"fs:write:{path}", f"fs:delete:{path}", around=made(path.removeprefix(f"{W}/")))
+    assert [line for line in found.lines if line.rule.domain == "fs"] == []
+    assert [one.why for one in found.left_out] == ["Python does without them"]
 
 
 # Files that git obeys -------------------------------------------------------------------------------------------------
@@ -267,10 +410,11 @@ def test_new_names_beside_what_others_trust_can_be_made_and_it_is_denied_whole()
     )
     around = replace(OBSERVED, created=made, trusted_files=frozenset({f"{W}/.venv"}))
     found = learned(*uses, around=around)
-    assert rules(found) == [f"fs:write:{W}"]
+    assert [rule for rule in rules(found) if "write" in rule] == [f"fs:write:{W}"]
     assert rules(found, "deny") == [f"fs:write:{W}/.git", f"fs:write:{W}/.venv"]
     # What is not known to be there is not denied whole, so the directory that it is in stays closed.
-    assert rules(learned(*uses, around=replace(around, trusted_files=frozenset()))) == [f"fs:write:{W}/.cache"]
+    found = learned(*uses, around=replace(around, trusted_files=frozenset()))
+    assert [rule for rule in rules(found) if "write" in rule] == [f"fs:write:{W}/.cache"]
 
 
 def test_compiled_files_that_are_being_written_are_source_too() -> None:
@@ -456,7 +600,7 @@ def test_the_order_of_lines_does_not_matter(touched: list[Touch], chance: random
     (f"read:{WORKDIR}/tmpq7x_1b2z/a read:{WORKDIR}/x", f"read:{WORKDIR}/x", f"read:{WORKDIR}/tmpq7x_1b2z/a"),
     ("write:/var/tmp/tmpq7x_1b2z", "", "write:/var/tmp/tmpq7x_1b2z"),
     # Other names have opened it already.
-    (" ".join(f"write:{WORKDIR}/{name}" for name in ("a", "b", "c", "tmpq7x_1b2z")), f"write:{WORKDIR}", ""),
+    (" ".join(f"write:{WORKDIR}/x/{name}" for name in ("a", "b", "c", "tmpq7x_1b2z")), f"write:{WORKDIR}/x", ""),
     # Names that mean something, and names of what is installed.
     (f"read:{WORKDIR}/sha256sums.txt", f"read:{WORKDIR}/sha256sums.txt", ""),
     (f"read:{WORKDIR}/report-20240101.csv", f"read:{WORKDIR}/report-20240101.csv", ""),
@@ -474,10 +618,12 @@ def test_a_name_that_is_different_each_time_becomes_its_directory_or_a_comment(
     ]
 
 
-def test_a_temporary_file_that_is_gone_does_not_open_the_whole_project() -> None:
+def test_a_temporary_file_that_is_gone_opens_nothing_that_was_there() -> None:
     path = f"{WORKDIR}/tmpq7x_1b2z"
-    found = learned(f"fs:write:{path}", around=Surroundings(WHERE, created=frozenset({path})))
-    assert [(line.kind, str(line.rule)) for line in found.lines] == [("sensitive", f"fs:write:{path}")]
+    around = Surroundings(WHERE, created=frozenset({path}), names_in={WORKDIR: ["a", "src"]}.__getitem__)
+    found = learned(f"fs:write:{path}", around=around)
+    assert rules(found) == [f"fs:write:{WORKDIR}"]
+    assert rules(found, "deny") == [f"fs:write:{WORKDIR}/a", f"fs:write:{WORKDIR}/src"]
 
 
 def test_random_names_in_the_path_of_the_working_directory_do_not_matter() -> None:
@@ -491,9 +637,9 @@ def test_random_names_in_the_path_of_the_working_directory_do_not_matter() -> No
 
 def test_what_others_trust_is_denied_in_a_directory_that_may_be_written() -> None:
     trusted = frozenset({f"{WORKDIR}/.vscode", f"{WORKDIR}/x/.mcp.json"})
-    around = Surroundings(WHERE, trusted_files=trusted)
-    found = learned(*(f"fs:write:{WORKDIR}/{name}" for name in "abc"), around=around)
-    assert rules(found) == [f"fs:write:{WORKDIR}"]
+    around = Surroundings(WHERE, trusted_files=trusted, created=frozenset({f"{WORKDIR}/a"}))
+    found = learned(f"fs:write:{WORKDIR}/a", around=around)
+    assert [rule for rule in rules(found) if "write" in rule] == [f"fs:write:{WORKDIR}"]
     denied = [(str(line.rule), line.why) for line in found.lines if line.kind == "deny"]
     assert [rule for rule, _ in denied] == [f"fs:write:{path}" for path in sorted(trusted)]
     assert all(why for _, why in denied)

@@ -59,6 +59,8 @@ class Rule(Struct, frozen=True):
         return f"{self.capability} ({self.origin})"
 
 
+# The key of directories that a program writes in and finds: a missing one is made before it starts.
+OUTPUT = "fs_reach.output"
 # Why licet itself denies writing to a path. Refusals show these sentences to users.
 POLICY = "policy files are never writable"
 CODE = "the code of a tool is never writable"

@@ -43,7 +43,9 @@ class Touch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     use: str  # as `Use` writes it, such as `fs:read:/srv/a.txt` or `network:https:get@example.com:443`
     outcome: Literal["used", "refused"] = "used"
     count: Annotated[int, Meta(ge=0)] = 1
-    made: bool | UnsetType = UNSET  # of a write by a program: whether the name was not there before
+    # Of a write by a program: whether the name was not there before. Of a delete: whether the program had made it.
+    made: bool | UnsetType = UNSET
+    directory: bool | UnsetType = UNSET  # of a write that made a name: whether of a directory
     sent_key: bool | UnsetType = UNSET  # of a refused request: whether it had a key for another host
 
 
@@ -127,16 +129,52 @@ def use_of_text(text: str) -> Use:
         raise BadRecording(f"`{visible(text)}` is no use: {wrong}") from None
 
 
+class _Run:
+    """What one recording made, and what it removed that was there before."""
+
+    def __init__(self, command: tuple[str, ...]) -> None:
+        self.command = command
+        self.made: set[str] = set()
+        self.removed: set[str] = set()
+        self.dropped: set[str] = set()  # what it made, and removed or moved away
+
+
 class Recorded:
     """All lines of recordings, added up by use."""
 
     def __init__(self) -> None:
         self.events = 0
+        self._runs: list[_Run] = []
         self.used: dict[str, tuple[Use, Calls]] = {}  # by the text of the use, which is parsed once
         self.refused: dict[str, tuple[Use, Calls]] = {}
         self.made: set[str] = set()  # paths that were written and not there before
+        self.directories: set[str] = set()  # those of them that are directories
+        self.removed: set[str] = set()  # paths that were there before, and were removed or moved away
+        self.not_own: set[str] = set()  # deletes of something that the same run had not made
         self.inside: set[str] = set()  # uses of the network, as far as HTTPS was looked into
         self.keys_sent: set[str] = set()  # requests that would have sent a key away; rules may have allowed them
+
+    def begin(self, start: RecordingStart) -> None:
+        """Add the lines of another recording from now on."""
+        self._runs.append(_Run(start.command))
+
+    def made_once(self, directory: str) -> bool:
+        """Whether a recording made a directory, and no other one of the same command shows what it does with it."""
+        makers = [run for run in self._runs if directory in run.made and directory not in run.removed]
+        commands = {run.command for run in makers}
+        others = (run for run in self._runs if run not in makers and run.command in commands)
+        return bool(makers) and not any(True for _ in others)
+
+    def only_at_first(self) -> set[str]:
+        """The directories by which a run made others, which it moved away, and which the next run did without."""
+        found = set[str]()
+        for run in self._runs:
+            others = [other for other in self._runs if other is not run and other.command == run.command]
+            for path in run.dropped & self.directories:
+                above = path.rpartition("/")[0]
+                if any(all(made.rpartition("/")[0] != above for made in other.made) for other in others):
+                    found.add(path)
+        return found
 
     def add(self, touch: Touch, *, inspected: bool = False) -> None:
         """Add one line; `inspected` if the recording looked into HTTPS. One that was taken back has the count 0."""
@@ -150,7 +188,23 @@ class Recorded:
         if known is None:
             known = table[touch.use] = use_of_text(touch.use), Calls()
         known[1].add(touch)
-        if touch.made is True and touch.outcome == "used":
-            self.made.add(known[0].target)
+        if touch.outcome == "used" and known[0].domain == "fs":
+            self._add_name(known[0], touch)
         if inspected and touch.outcome == "used" and known[0].domain == "network":
             self.inside.add(touch.use)
+
+    def _add_name(self, use: Use, touch: Touch) -> None:
+        """Note what a line says about the name of a file: whether it was made, or removed."""
+        run = self._runs[-1] if self._runs else _Run(())
+        if use.action == "delete":
+            if touch.made is True:
+                run.dropped.add(use.target)
+            else:
+                self.not_own.add(touch.use)
+                run.removed.add(use.target)
+                self.removed.add(use.target)
+        elif touch.made is True:
+            run.made.add(use.target)
+            self.made.add(use.target)
+            if touch.directory is True:
+                self.directories.add(use.target)

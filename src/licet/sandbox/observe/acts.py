@@ -254,12 +254,14 @@ class Act(NamedTuple):
     """One thing that a call does.
 
     `what` is `read`, `write`, `delete` or `exec`, with a path; `connect` with `host:port`; or a note about the target:
-    `unix` (the path of a socket), `32 bits`, `setuid`. A write may have `made` a name that was not there.
+    `unix` (the path of a socket), `32 bits`, `setuid`. A write may have `made` a name that was not there, perhaps of a
+    `directory`.
     """
 
     what: str
     target: str
     made: bool = False
+    directory: bool = False
 
 
 Acts = Iterator[Act]
@@ -392,10 +394,10 @@ def _has_entries(found: Found) -> bool:
         return False
 
 
-def _made(caller: Caller, at: int, path: str | None) -> Acts:
+def _made(caller: Caller, at: int, path: str | None, *, directory: bool = False) -> Acts:
     entry = caller.entry(at, path)
     if entry is not None and not entry.exists and _writable(entry):
-        yield Act("write", entry.path, made=True)
+        yield Act("write", entry.path, made=True, directory=directory)
 
 
 def _moved(caller: Caller, at: int, path: str | None, to: int, target: str | None, flags: int = 0) -> Acts:
@@ -403,8 +405,11 @@ def _moved(caller: Caller, at: int, path: str | None, to: int, target: str | Non
     source, goal = caller.entry(at, path), caller.entry(to, target)
     if source is None or goal is None or not source.exists or not (_writable(source) and _writable(goal)):
         return
+    moved = caller.find(at, path, follow=False)
     yield Act("delete", source.path)
-    yield Act("write", goal.path, made=True)  # what was there is replaced by another file
+    # What was there is replaced by another file. A directory that takes the place of another one needs its parent.
+    is_directory = moved is not None and moved.is_directory and not goal.exists
+    yield Act("write", goal.path, made=True, directory=is_directory)
     if flags & _EXCHANGE:
         yield Act("delete", goal.path)
         yield Act("write", source.path)
@@ -469,8 +474,8 @@ _ACTS: Final[Mapping[str, Callable[[Caller, Arguments], Acts]]] = {
     "linkat": lambda c, a: _linked(c, _at(a[0]), c.text(a[1]), _at(a[2]), c.text(a[3]), a[4]),
     "symlink": lambda c, a: _made(c, FROM_HERE, c.text(a[1])),
     "symlinkat": lambda c, a: _made(c, _at(a[1]), c.text(a[2])),
-    "mkdir": lambda c, a: _made(c, FROM_HERE, c.text(a[0])),
-    "mkdirat": lambda c, a: _made(c, _at(a[0]), c.text(a[1])),
+    "mkdir": lambda c, a: _made(c, FROM_HERE, c.text(a[0]), directory=True),
+    "mkdirat": lambda c, a: _made(c, _at(a[0]), c.text(a[1]), directory=True),
     "mknod": lambda c, a: _made(c, FROM_HERE, c.text(a[0])),
     "mknodat": lambda c, a: _made(c, _at(a[0]), c.text(a[1])),
     "truncate": lambda c, a: _changed(c, FROM_HERE, c.text(a[0])),

@@ -11,7 +11,7 @@ same. Only addresses that no manifest can open, those of cloud metadata services
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -41,6 +41,7 @@ _FILES = ("read", "write", "delete")
 _RULE_OF = {"exec": ("process", "exec"), "connect": ("network", "tcp"), "unix": ("socket", "connect")}
 # The C library reads it through a link in /usr, and does without it behind walls.
 _DISPENSABLE = ("/etc/locale.alias",)
+_COMPILED = "__pycache__"  # Python does the same with it as without
 
 
 class Process(Struct, frozen=True):
@@ -74,15 +75,16 @@ class Summary(Struct, frozen=True):
     hosts: tuple[str, ...]
     programs: tuple[str, ...]
     processes: int
+    made: tuple[str, ...]  # directories that it made and left there: the next run finds them
     unreadable: int  # calls of processes whose memory cannot be read
     notes: dict[str, tuple[str, ...]]
 
 
 class _Entry:
-    __slots__ = ("count", "key", "made", "time")
+    __slots__ = ("count", "directory", "key", "made", "time")
 
     def __init__(self, key: tuple[Process, str], moment: int) -> None:
-        self.key, self.time, self.count, self.made = key, moment, 1, False
+        self.key, self.time, self.count, self.made, self.directory = key, moment, 1, False, False
 
 
 class Recorder:
@@ -106,8 +108,9 @@ class Recorder:
         self._new: list[_Entry] = []
         self._texts: dict[Act, str] = {}  # of acts, as they are recorded; empty for those that are not
         self._notes: dict[str, dict[str, None]] = {}
-        self._made: set[str] = set()  # names that processes of the command have made
         self._seen: set[int] = set()
+        self._made: dict[str, bool] = {}  # the names that the command made and did not remove; true for directories
+        self._removed: set[str] = set()  # the names that it removed, and had not made
         self.unreadable = 0
         self._file = open_new(path)
         append(self._file, recording_line(start))
@@ -123,10 +126,25 @@ class Recorder:
         if not text:
             return False
         is_new = self._use(process, text)
+        entry = self._entries[process, text]
         if act.made:
-            self._made.add(act.target)
-            self._entries[process, text].made = True
+            entry.made, entry.directory = True, act.directory
+            self._made[act.target] = act.directory
+        elif act.what == "delete":
+            entry.made = self._is_own(act.target) and (is_new or entry.made)
+            self._forget(act.target)
         return is_new
+
+    def _is_own(self, path: str) -> bool:
+        """Whether the command has made a name, or a directory that it is in."""
+        while path not in self._made and path != "/":
+            path = os.path.dirname(path)
+        return path in self._made
+
+    def _forget(self, path: str) -> None:
+        if not self._is_own(path):
+            self._removed.add(path)
+        self._made.pop(path, None)
 
     def _use(self, process: Process, text: str) -> bool:
         key = (process, text)
@@ -220,9 +238,17 @@ class Recorder:
             hosts=tuple(found.get(("network", ""), ())),
             programs=tuple(found.get(("process", "exec"), ())),
             processes=len(self._seen),
+            made=tuple(self._directories_left()),
             unreadable=self.unreadable,
             notes={kind: tuple(named) for kind, named in self._notes.items()},
         )
+
+    def _directories_left(self) -> Iterator[str]:
+        """The directories that were not there before, without those in them."""
+        for path, is_directory in sorted(self._made.items()):
+            is_new = is_directory and path not in self._removed and not self._is_own(os.path.dirname(path))
+            if is_new and os.path.isdir(path) and os.path.basename(path) != _COMPILED:
+                yield self._redact(path)
 
     def _touch(self, entry: _Entry) -> Touch:
         process, use = entry.key
@@ -236,6 +262,7 @@ class Recorder:
             use=use,
             count=entry.count,
             made=entry.made or UNSET,
+            directory=entry.directory or UNSET,
         )
 
 

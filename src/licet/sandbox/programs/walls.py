@@ -65,6 +65,7 @@ from licet.sandbox.programs.host_sockets import (
     socket_variables,
     ssh_variables,
 )
+from licet.sandbox.programs.output_directories import make_output_directories
 from licet.sandbox.programs.program_files import (
     MADE_FILES,
     SYSTEM,
@@ -199,6 +200,7 @@ class _CallWalls:
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
         limits, placeholders = self._limits, Placeholders()
+        make_output_directories(self._grant.reach)
         try:
             closed = closed_names(self._grant) if self._spaces else []
             return self._around(command, limits, placeholders, placeholders.hold(closed), closed)
