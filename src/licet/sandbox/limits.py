@@ -133,6 +133,11 @@ MOST_TRUSTED_ENTRIES = 4096  # entries; a directory of trusted certificates
 # Kernel rules
 MOST_GRANT_FILES = 100_000  # files; those of a grant that are searched for second names
 MOST_CLOSED_FILES = 2_000_000  # files; those of closed trees that are searched
+FEW_CLOSED_FILES = 2_000  # files; those of closed trees that are searched before the grant is: they cost less
+MOST_REMEMBERED = 64  # searches of closed trees whose outcome is kept on disk
+REMEMBERED_SECONDS = 86_400.0  # seconds; how long it counts
+LARGEST_MEMORY = 16 << 20  # bytes; the outcome of one search on disk
+CHANGE_SECONDS = 2.0  # seconds; a file that has changed within them may change again within one tick of its clock
 MOST_RULES = 3_000  # rules; those of one process: more would block the event loop for each new worker
 ADDRESSES = 4  # times; its memory, which a process may reserve in addresses
 PROCESS_STACK = 8 << 20  # bytes; the stack of a process behind walls
