@@ -28,6 +28,7 @@ from licet.assemble.program import (
     program_gate,
     saved_text,
     understood,
+    with_linked_repository,
 )
 from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import DirectoryState, State
@@ -350,10 +351,16 @@ def run_program(
             signal.signal(number, handler)
     ran = gate.policy.tools[tool]
     code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach, wanted.secrets)
+    workdir = Places.here(setting.workdir).workdir
+    if result.ok and code and ran.reach is not None and not wants_json():
+        from licet.cli.git_hints import git_hints  # reads repositories, for commands that failed alone
+
+        for line in git_hints(words, attached.said, ran.reach, workdir):
+            show(f"licet: {line}", err=True)
     if result.ok and attached.said and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
-        workdir = str(setting.workdir or Path.cwd())
-        walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
+        reach = ran.reach and with_linked_repository(ran.reach, workdir)
+        walls = hints(attached.said, reach, workdir, held, degraded=degraded)
         if code:
             show_hints([*walls, *programs_not_found(attached.said, ran.reach)])
         else:  # such as `git checkout`, which succeeds without the files that it could not replace

@@ -151,7 +151,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
         kept = [place for place in held if inside(path, (place,))]
         return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
     if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES)):
-        return f"{shown} may not be read: {_closed_because(reach, read, 'fs_reach.read', workdir)}"
+        return f"{shown} may not be read: {closed_because(reach, read, 'fs_reach.read', workdir)}"
     if any(mark in error for mark in _ABSENT):
         return ""
     # What may not be written is mounted read-only; without a private root, Landlock says that it is not permitted.
@@ -159,7 +159,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
         if reach.effect in (None, "read_only") and not _flags_lack(reach, write):
             return f"{shown} may not be written: the class of the policy is read_only ({reach.class_origin})"
         if not reach.grant.has(write):
-            return f"{shown} may not be written: {_closed_because(reach, write, 'fs_reach.write', workdir)}"
+            return f"{shown} may not be written: {closed_because(reach, write, 'fs_reach.write', workdir)}"
     if reach.effect in (None, "read_only") or not reach.grant.has(write):
         return ""
     if not os.path.lexists(path):
@@ -167,7 +167,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
     return _not_deleted(reach, path)
 
 
-def _closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
+def closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
     """The rule that denies a use that the output of a program names, or how to allow it, unless a person must decide.
 
     The program may never have asked for it, and only wants it: so nothing is advised about keys, homes, and what other
@@ -338,7 +338,7 @@ def _walls(name: str, path: str, reach: Reach) -> Iterator[str]:
                 use = use_of_path("read", _installed_in(file))
                 if reach.grant.has(use):
                     use = use_of_path("read", file)
-                why = _closed_because(reach, use, "fs_reach.read", os.getcwd())
+                why = closed_because(reach, use, "fs_reach.read", os.getcwd())
                 told = f"`{visible(name)}` is `{visible(path)}` on your PATH"
                 yield f"{told}, and `{visible(use.target)}` may not be read: {why}"
 
