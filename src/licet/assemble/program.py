@@ -81,7 +81,7 @@ def program_gate(
     cannot move files. There is no limit of time, unless the policy states one.
     """
     http = HttpClient()
-    walls = ProgramWalls(http, held=held, defaults=OF_A_RUN, names_hosts=True)
+    walls = ProgramWalls(http, held=held, defaults=OF_A_RUN, names_hosts=True, caches=True)
     places = Places.here(workdir)
     sandbox, processes = RunsPrograms(walls, places.workdir), AttachedProcesses(ended, attached, ready)
     parts: LocalParts = {"http": http, "processes": processes, "sandbox": sandbox}

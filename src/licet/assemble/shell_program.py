@@ -53,7 +53,7 @@ def ports_of_line(
     among them. How it ends is appended to `ended`.
     """
     given = () if call.ports.secrets is None else (call.ports.secrets,)
-    walls = ProgramWalls(call.ports.http, defaults=OF_A_RUN, names_hosts=True, lasting=scratch)
+    walls = ProgramWalls(call.ports.http, defaults=OF_A_RUN, names_hosts=True, lasting=scratch, caches=True)
     return replace(
         call.ports,
         sandbox=RunsShell(walls, program, scratch, call.session.gate.workdir),
