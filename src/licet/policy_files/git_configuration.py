@@ -4,15 +4,15 @@ Git itself is not asked: it would read, and could run, what the project names.
 """
 
 import os
-import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 
+from licet.core.late_pattern import late_pattern
 from licet.own_files import read_regular
 from licet.policy_files.limits import MOST_BYTES
 
-_SECTION = re.compile(r"[ \t]*\[[ \t]*([\w.-]+)[ \t]*(?:\"(?:[^\"\\\\\n]|\\\\.)*\")?[ \t]*\]")
-_KEY = re.compile(r"[ \t]*([A-Za-z][\w-]*)[ \t]*=[ \t]*")
+_SECTION = late_pattern(r"[ \t]*\[[ \t]*([\w.-]+)[ \t]*(?:\"(?:[^\"\\\\\n]|\\\\.)*\")?[ \t]*\]")
+_KEY = late_pattern(r"[ \t]*([A-Za-z][\w-]*)[ \t]*=[ \t]*")
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
 _LEADING = ("core.hookspath", "include.path", "includeif.path")
 

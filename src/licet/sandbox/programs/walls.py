@@ -36,6 +36,7 @@ from licet.guard.limits import WRITTEN_PATHS
 from licet.guard.meter import Meter, SharedCount
 from licet.guard.ports import Http
 from licet.guard.real_paths import RealPaths
+from licet.own_files import create_file
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
 from licet.sandbox.grant_paths import (
@@ -54,10 +55,12 @@ from licet.sandbox.kernel.namespaces import DEVICES, PROXY, SHARED_MEMORY, TERMI
 from licet.sandbox.limits import LAUNCHER_SECONDS, LONGEST_ENDING, LONGEST_LAUNCH_REPORT, MOST_PROGRAM_ENTRIES
 from licet.sandbox.programs.policy_cache import PLACE, PolicyCache, cache_of, cache_variables
 from licet.sandbox.programs.program_files import (
+    GIT_SETTINGS,
     MADE_FILES,
     SYSTEM,
     Placeholders,
     Shown,
+    git_settings,
     made_files,
     name_of_binary,
     of_binary,
@@ -243,6 +246,12 @@ class _CallWalls:
                 environment = {**cache_variables(cache, command.environment, held), **environment}
             rights = {**places, cache: _EVERYTHING} if cache else places
             common = _with_copies(tuple(self._rules(own, command.runtime, rights, real)), shown)
+            made, settings = dict(made_files(environment["HOME"])), git_settings(self._grant.reach)
+            if settings and self._spaces:
+                made[GIT_SETTINGS] = settings
+                common = (*common, KernelRule(GIT_SETTINGS, landlock.READ_FILE))
+            elif settings:
+                environment.setdefault("GIT_CONFIG_SYSTEM", _file_in(scratch, settings))
             granted = _with_copies(paths.rules, shown)
             orders: dict[str, Any] = {
                 "binary": command.binary,
@@ -274,7 +283,7 @@ class _CallWalls:
                     "hide": (*(path for path in paths.hide if kept.shows(path)), *shown.hide),
                     "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
-                    "made": made_files(environment["HOME"]),
+                    "made": made,
                     "copies": shown.copies,
                     "contents": shown.contents,
                     "names": shown.names,
@@ -302,7 +311,7 @@ class _CallWalls:
         if self._cache is None:
             return "", None
         with suppress(OSError):
-            lock = self._cache.open(self._grant.reach.manifest.origin.file)
+            lock = self._cache.open(os.path.realpath(self._grant.reach.manifest.origin.file))
             return PLACE if self._spaces else self._cache.files, lock
         return "", None
 
@@ -455,6 +464,18 @@ def _new_scratch() -> str:
         return scratches.new()
     except OSError as wrong:
         raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
+
+
+def _file_in(scratch: str, settings: str) -> str:
+    """A file of scratch with settings of git, where there is no private root to have one in."""
+    path = os.path.join(scratch, ".licet-gitconfig")
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    try:
+        create_file(path, settings.encode())
+    except OSError as error:
+        raise SandboxUnavailable(_NO_SCRATCH.format(error)) from error
+    return path
 
 
 def _scratch_places(own: Sequence[str], paths: KernelPaths, real: RealPaths) -> Mapping[str, int]:
