@@ -8,6 +8,7 @@ import pytest
 
 import warm
 from attacks.walled_programs import needs_namespaces
+from licet.core.review.sensitive import GIT_LEADS
 from pins import give_standing, trust
 
 pytestmark = [needs_namespaces, pytest.mark.who]
@@ -156,6 +157,7 @@ DENIES = {  # with whether the log can be read, and whether a commit is made
     "the file": (["write", "delete"], True, False),
     "a part of what it leads to": (["write:/refs", "delete:/refs"], True, False),
     "reads": (["read"], False, False),
+    "what leads a plain `.git`": ([f"write:/{name}" for name in GIT_LEADS], True, True),
 }
 
 

@@ -74,7 +74,9 @@ def _translated(written: HeldPaths, git: str, repository: LinkedRepository) -> I
         for path in written.denied(action):
             if path != git and inside(path, (git,)):
                 name = os.path.relpath(path, git)
-                yield from (_rule(action, os.path.join(place, name)) for place in (repository.own, repository.common))
+                named = (os.path.join(place, name) for place in (repository.own, repository.common))
+                # A deny of `worktrees` is about those of others: nothing but its own part is added of them.
+                yield from (_rule(action, place) for place in named if not inside(repository.own, (place,)))
 
 
 def _rule(action: str, path: str) -> Capability:

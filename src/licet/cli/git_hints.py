@@ -18,7 +18,8 @@ _MISSED = "not a git repository"
 
 def git_hints(words: Sequence[str], said: str, reach: Reach, workdir: str) -> Iterator[str]:
     """The lines for a command that failed; `said` is the last of its output, as far as it was seen."""
-    if os.path.basename(words[0]) != "git" and _MISSED not in said:
+    typed = " ".join(words).replace("/", " ").replace(";", " ").split()  # a line of a shell is one word of these
+    if "git" not in typed and _MISSED not in said:
         return
     try:
         repository = repository_of(reach, workdir)
@@ -26,7 +27,7 @@ def git_hints(words: Sequence[str], said: str, reach: Reach, workdir: str) -> It
         yield f"git has no repository here: {error}"
         return
     path = os.path.join(workdir, ".git") if repository is None else repository.own
-    if "stash" not in words or not os.path.isdir(path):
+    if "stash" not in typed or not os.path.isdir(path):
         return
     use = use_of_path("write", os.path.join(path, "index.lock"))
     held = with_repository(reach, workdir)
