@@ -82,8 +82,9 @@ def program_gate(
     cannot move files. There is no limit of time, unless the policy states one.
     """
     http = HttpClient()
-    walls = ProgramWalls(http, held=held, defaults=OF_A_RUN, names_hosts=True)
-    sandbox, processes = RunsPrograms(walls), AttachedProcesses(ended, attached, ready)
+    walls = ProgramWalls(http, held=held, defaults=OF_A_RUN, names_hosts=True, caches=True)
+    places = Places.here(workdir)
+    sandbox, processes = RunsPrograms(walls, places.workdir), AttachedProcesses(ended, attached, ready)
     parts: LocalParts = {"http": http, "processes": processes, "sandbox": sandbox}
     if approver is not None:
         parts["approver"] = approver
@@ -162,10 +163,13 @@ class AttachedProcesses(LocalProcesses):
 
 
 class RunsPrograms:
-    """The sandbox of `licet run`: the function of licet that starts the program has no walls, the program has."""
+    """The sandbox of `licet run`: the function of licet that starts the program has no walls, the program has.
 
-    def __init__(self, programs: ProgramWalls) -> None:
-        self._programs = programs
+    The program holds the repository to which the `.git` of `workdir` leads, too.
+    """
+
+    def __init__(self, programs: ProgramWalls, workdir: str | None = None) -> None:
+        self._programs, self._workdir = programs, workdir
 
     def layers(self, level: Level) -> tuple[str, ...]:
         """None: this function of licet has no walls. Those of the program are reported when it is started."""
@@ -173,6 +177,8 @@ class RunsPrograms:
         return ()
 
     def walls(self, held: Any) -> Walls:
+        if self._workdir is not None:
+            held.reach = with_linked_repository(held.reach, self._workdir)
         return _ScriptWalls(self._programs.walls(held), held.reach)
 
     def run(self, level: Level, call: ToolCall, context: Any) -> Awaitable[Any]:
@@ -184,6 +190,15 @@ class RunsPrograms:
         """Start the program of a call; returns its exit code when it has ended."""
         work: Awaitable[Any] = _program(context, **call.arguments)
         return work
+
+
+def with_linked_repository(reach: Reach, workdir: str) -> Reach:
+    """The same reach, with the repository that a `.git` file in the working directory leads to."""
+    if not os.path.isfile(os.path.join(workdir, ".git")):  # most projects have a directory of that name, or none
+        return reach
+    from licet.assemble.repository_grant import with_repository
+
+    return with_repository(reach, workdir)
 
 
 class _ScriptWalls:

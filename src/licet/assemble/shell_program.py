@@ -53,10 +53,10 @@ def ports_of_line(
     among them. How it ends is appended to `ended`.
     """
     given = () if call.ports.secrets is None else (call.ports.secrets,)
-    walls = ProgramWalls(call.ports.http, defaults=OF_A_RUN, names_hosts=True, lasting=scratch)
+    walls = ProgramWalls(call.ports.http, defaults=OF_A_RUN, names_hosts=True, lasting=scratch, caches=True)
     return replace(
         call.ports,
-        sandbox=RunsShell(walls, program, scratch),
+        sandbox=RunsShell(walls, program, scratch, call.session.gate.workdir),
         processes=AttachedProcesses(ended, attached, ready, unnamed),
         environ=variables,
         secrets=ChainSecrets(*given, EnvironmentSecrets(variables)),
@@ -71,8 +71,8 @@ def scratch_bytes(reach: Reach) -> int:
 class RunsShell(RunsPrograms):
     """The sandbox of a call that is a shell line: it starts the shell, and nothing else."""
 
-    def __init__(self, programs: ProgramWalls, program: ShellProgram, scratch: SessionScratch) -> None:
-        super().__init__(programs)
+    def __init__(self, programs: ProgramWalls, program: ShellProgram, scratch: SessionScratch, workdir: str) -> None:
+        super().__init__(programs, workdir)
         self._program, self._scratch = program, scratch
 
     def walls(self, held: Grant) -> Walls:

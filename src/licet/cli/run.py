@@ -29,6 +29,7 @@ from licet.assemble.program import (
     program_gate,
     saved_text,
     understood,
+    with_linked_repository,
 )
 from licet.assemble.review import Places, state_directory, straight
 from licet.assemble.states import DirectoryState, State
@@ -375,12 +376,17 @@ def run_program(
     code = _report(result, ended, ran.seconds, state.option, attached.lost, wanted.secrets)
     if result.ok and not wanted.quiet and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
-        workdir = str(setting.workdir or Path.cwd())
+        workdir = Places.here(setting.workdir).workdir
         # A command that succeeds may say what it could not do, as `git checkout` does. A refused connection did not
         # matter to it, and the receipt has that; but whoever tried to send a key away is named in any case.
-        walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
-        walls += programs_not_found(attached.said, ran.reach) if code else []
+        reach = ran.reach and with_linked_repository(ran.reach, workdir)
+        walls = hints(attached.said, reach, workdir, held, degraded=degraded)
         refused = refusals(result, ran.reach, only_keys=not code)
+        if code and reach is not None:
+            from licet.cli.git_hints import git_hints  # reads repositories, for commands that failed alone
+
+            refused = [*(f"licet: {line}" for line in git_hints(words, attached.said, reach, workdir)), *refused]
+            walls += programs_not_found(attached.said, reach)
         receipt = f"licet receipts show {result.receipt}{state.option}"
         if allowing := allowing_receipt(result, ran.reach):
             receipt += f"; to allow it, at a terminal: {allowing}{state.option}"

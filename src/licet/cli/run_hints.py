@@ -46,7 +46,7 @@ from licet.guard.import_path import ways
 from licet.guard.result import Result
 from licet.policy_files.policy_paths import PLACES, home_directory, names_of_policy, shown_path
 from licet.sandbox.grant_paths import NEVER
-from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
+from licet.sandbox.programs.program_files import GIT_SETTINGS, MADE_FILES, SYSTEM
 
 _ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
 _READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
@@ -171,8 +171,8 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
     if any(mark in error for mark in _ACROSS):
         kept = [place for place in held if inside(path, (place,))]
         return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
-    if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES)):
-        return f"{shown} may not be read: {_closed_because(reach, read, 'fs_reach.read', workdir)}"
+    if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES, GIT_SETTINGS)):
+        return f"{shown} may not be read: {closed_because(reach, read, 'fs_reach.read', workdir)}"
     if any(mark in error for mark in _ABSENT):
         return ""
     # What may not be written is mounted read-only; without a private root, Landlock says that it is not permitted.
@@ -180,7 +180,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
         if reach.effect in (None, "read_only") and not _flags_lack(reach, write):
             return f"{shown} may not be written: the class of the policy is read_only ({reach.class_origin})"
         if not reach.grant.has(write):
-            return f"{shown} may not be written: {_closed_because(reach, write, 'fs_reach.write', workdir)}"
+            return f"{shown} may not be written: {closed_because(reach, write, 'fs_reach.write', workdir)}"
     if reach.effect in (None, "read_only") or not reach.grant.has(write):
         return ""
     if not os.path.lexists(path):
@@ -188,7 +188,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
     return _not_deleted(reach, path)
 
 
-def _closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
+def closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
     """The rule that denies a use that the output of a program names, or how to allow it, unless a person must decide.
 
     The program may never have asked for it, and only wants it: so nothing is advised about keys, homes, and what other
@@ -392,7 +392,7 @@ def _walls(name: str, path: str, reach: Reach) -> Iterator[str]:
                 use = use_of_path("read", _installed_in(file))
                 if reach.grant.has(use):
                     use = use_of_path("read", file)
-                why = _closed_because(reach, use, "fs_reach.read", os.getcwd())
+                why = closed_because(reach, use, "fs_reach.read", os.getcwd())
                 told = f"`{visible(name)}` is `{visible(path)}` on your PATH"
                 yield f"{told}, and `{visible(use.target)}` may not be read: {why}"
 

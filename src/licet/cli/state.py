@@ -33,6 +33,7 @@ def command(ctx: click.Context) -> None:
       licet state init --operator ed25519:…
       licet state show
       licet state move DIR postgresql://licet@db.internal/licet
+      licet state caches --clear
 
     \b
     Exit codes:
@@ -136,6 +137,32 @@ def show_command(state: State | None = None) -> None:
 
     found = {"state": place.shown, "operators": view.keys, "freezes": [document(one) for one in view.freezes]}
     print_report({**found, "unsound": view.unsound}, text)
+
+
+@command.command(name="caches")
+@click.option("--clear", is_flag=True, help="Empty all that no run uses.")
+@json_option
+def caches_command(clear: bool) -> None:
+    """Show what programs of each policy have downloaded and kept, and its size.
+
+    `licet run` and shell lines of coding agents give programs a cache of their policy, in licet's data directory. One
+    that holds more than 4 GiB is emptied before a run.
+    """
+    from licet.sandbox.programs.policy_cache import caches  # not on every system
+
+    rows = []
+    for cache in caches():
+        row = {"policy": cache.policy, "directory": cache.directory, "bytes": cache.used().size}
+        rows.append({**row, "cleared": clear and cache.clear()})
+
+    def text(_: object) -> None:
+        for row in rows:
+            ending = "  cleared" if row["cleared"] else "  a run uses it" if clear else ""
+            show(f"{int(str(row['bytes'])) >> 20:6} MiB  {row['policy'] or row['directory']}{ending}")
+        if not rows:
+            show("no policy has a cache")
+
+    print_report({"caches": rows}, text)
 
 
 command.add_command(move_command)

@@ -1,20 +1,20 @@
-"""Reads what configurations of git name, as `git config` does: hooks, and further files.
+"""Reads values in configurations of git, as `git config` does: hooks, further files, and those that a caller names.
 
 Git itself is not asked: it would read, and could run, what the project names.
 """
 
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
+from licet.core.late_pattern import late_pattern
 from licet.own_files import read_regular
 from licet.policy_files.limits import MOST_BYTES
 
-_SECTION = re.compile(r"[ \t]*\[[ \t]*([\w.-]+)[ \t]*(?:\"(?:[^\"\\\\\n]|\\\\.)*\")?[ \t]*\]")
-_KEY = re.compile(r"[ \t]*([A-Za-z][\w-]*)[ \t]*=[ \t]*")
+_SECTION = late_pattern(r"[ \t]*\[[ \t]*([\w.-]+)[ \t]*(?:\"(?:[^\"\\\\\n]|\\\\.)*\")?[ \t]*\]")
+_KEY = late_pattern(r"[ \t]*([A-Za-z][\w-]*)[ \t]*=[ \t]*")
 _ESCAPES = {"n": "\n", "t": "\t", "b": "\b"}
-_KEYS = {"core.hookspath": "core.hookspath", "include.path": "include.path", "includeif.path": "include.path"}
+_LEADING = ("core.hookspath", "include.path", "includeif.path")
 
 
 def own_configurations(home: str) -> tuple[str, ...]:
@@ -29,6 +29,12 @@ def own_configurations(home: str) -> tuple[str, ...]:
 
 def settings(file: str) -> Iterator[tuple[str, str]]:
     """What a configuration names: `core.hookspath` and `include.path`, also under a condition, each with its value."""
+    for key, value in values_of(file, _LEADING):
+        yield ("include.path" if key == "includeif.path" else key), value
+
+
+def values_of(file: str, keys: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The values of some keys in lower case, in the order of the file, whatever the name in quotes of a section is."""
     section, text = "", ""
     with suppress(OSError):  # there is none
         text = os.fsdecode(read_regular(file, MOST_BYTES)).removeprefix("\ufeff").replace("\r\n", "\n")
@@ -38,7 +44,7 @@ def settings(file: str) -> Iterator[tuple[str, str]]:
             section, place = header[1].casefold(), header.end()
         elif setting := _KEY.match(text, place):
             value, place = _value(text, setting.end())
-            if key := _KEYS.get(f"{section}.{setting[1].casefold()}"):
+            if (key := f"{section}.{setting[1].casefold()}") in keys:
                 yield key, value
         else:
             place = text.find("\n", place) + 1 or len(text)

@@ -48,6 +48,8 @@ MOST_LOOKED_THROUGH = (
 )
 MOST_TRUSTED_PATHS = 1_000  # paths below those to write that other programs run or trust, and that are closed
 MOST_INCLUDED = 100  # files that the configuration of one repository of git includes, and that are closed
+LONGEST_GIT_SETTING = 1_000  # characters; a setting of git that is shown to programs
+LONGEST_GIT_FILE = 4 << 10  # bytes; a `.git` file, and others of git that hold one path
 MOST_OF_INDEX = 256 << 20  # bytes; the index of one repository of git: a million files take about 100 MiB
 MOST_FOLLOWED = 100  # policies below the paths to write whose code is closed, too
 MOST_STEPS = 200  # directories and links on the way to the organisation file

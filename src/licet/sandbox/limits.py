@@ -132,9 +132,20 @@ MOST_LEAVES = 256  # hosts; those whose certificates are kept: the one that was 
 LARGEST_BUNDLE = 4 << 20  # bytes; one file of trusted certificates: those of systems have 200 to 500 KB
 MOST_TRUSTED_ENTRIES = 4096  # entries; a directory of trusted certificates
 
+# Caches of policies
+CACHE_BYTES = 4 << 30  # bytes; a cache that holds more is emptied before the next run
+MOST_CACHE_ENTRIES = 500_000  # entries; the same
+CACHE_LOOK_SECONDS = 3_600.0  # seconds; from one look at its size to the next
+LARGEST_CACHE_NOTE = 16 << 10  # bytes; the note that says which policy a cache belongs to
+
 # Kernel rules
 MOST_GRANT_FILES = 100_000  # files; those of a grant that are searched for second names
 MOST_CLOSED_FILES = 2_000_000  # files; those of closed trees that are searched
+FEW_CLOSED_FILES = 2_000  # files; those of closed trees that are searched before the grant is: they cost less
+MOST_REMEMBERED = 64  # searches of closed trees whose outcome is kept on disk
+REMEMBERED_SECONDS = 86_400.0  # seconds; how long it counts
+LARGEST_MEMORY = 16 << 20  # bytes; the outcome of one search on disk
+CHANGE_SECONDS = 2.0  # seconds; a file that has changed within them may change again within one tick of its clock
 MOST_RULES = 3_000  # rules; those of one process: more would block the event loop for each new worker
 ADDRESSES = 4  # times; its memory, which a process may reserve in addresses
 PROCESS_STACK = 8 << 20  # bytes; the stack of a process behind walls

@@ -15,8 +15,9 @@ from licet.core.algebra.scope import inside
 from licet.core.algebra.set import CapabilitySet
 from licet.guard.import_path import changeable, followed
 from licet.own_files import open_regular, read_most
-from licet.sandbox.grant_paths import on_the_way, second_names
+from licet.sandbox.grant_paths import on_the_way
 from licet.sandbox.limits import LARGEST_KEY_FILE
+from licet.sandbox.second_names import second_names
 
 
 def read_key_file(path: str, ceiling: CapabilitySet) -> bytes:

@@ -34,6 +34,7 @@ from licet.guard.execution import Command, SandboxUnavailable
 from licet.guard.held_paths import held_paths
 from licet.guard.import_path import FoundProgram, changeable
 from licet.own_files import PLACEHOLDER_TIME, is_placeholder, locked_directory, remove_placeholder
+from licet.policy_files.policy_paths import home_directory
 from licet.sandbox.grant_paths import NEVER, Identity, identity
 
 # No personal data or secrets are in these; of /etc/ssl only the certificates, not the keys.
@@ -45,6 +46,7 @@ SYSTEM = (
     "/etc/fonts", "/etc/vim", "/etc/perl",
 )  # fmt: skip
 MADE_FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
+GIT_SETTINGS = "/etc/gitconfig"  # made, too, for programs of a policy that names git
 _NOBODY = 65534  # what a namespace shows in place of every id that is not its own
 _BY_A_LINK = (
     "its name leads through a link that a tool may have put there, to a file that is not granted: name that file "
@@ -156,6 +158,16 @@ def made_files(home: str) -> Mapping[str, str]:
         (f"127.0.0.1 localhost {host}", "::1 localhost ip6-localhost"),
     )
     return {path: "".join(f"{line}\n" for line in lines) for path, lines in zip(MADE_FILES, texts, strict=True)}
+
+
+def git_settings(reach: Reach) -> str:
+    """What `GIT_SETTINGS` holds: the name, the address and some choices of this user; empty if no rule names git."""
+    rules = (rule.capability for layer in reach.layers for rule in layer.allows)
+    if not any(rule.domain == "process" and os.path.basename(rule.key) == "git" for rule in rules):
+        return ""
+    from licet.policy_files.git_settings import shown_settings  # many programs have nothing to do with git
+
+    return shown_settings(home_directory())
 
 
 _NOBODY_ENTRY = f"nobody:x:{_NOBODY}:{_NOBODY}::/nonexistent:/usr/sbin/nologin"

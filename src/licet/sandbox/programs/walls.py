@@ -28,6 +28,7 @@ from licet.core.policy.addresses import refused_addresses
 from licet.core.policy.inspection import Inspection
 from licet.core.policy.manifest import every_key_file
 from licet.core.policy.terms import least_limits, private_of
+from licet.core.values import COMMAND_LINE
 from licet.guard.execution import Command, Layers, SandboxUnavailable, Used, Walls
 from licet.guard.grant import Grant
 from licet.guard.held_paths import held_paths
@@ -35,7 +36,7 @@ from licet.guard.limits import WRITTEN_PATHS
 from licet.guard.meter import Meter, SharedCount
 from licet.guard.ports import Http
 from licet.guard.real_paths import RealPaths
-from licet.own_files import read_regular
+from licet.own_files import create_file, read_regular
 from licet.sandbox import probe
 from licet.sandbox import scratch as scratches
 from licet.sandbox.grant_paths import (
@@ -66,11 +67,14 @@ from licet.sandbox.programs.host_sockets import (
     ssh_variables,
 )
 from licet.sandbox.programs.output_directories import make_output_directories
+from licet.sandbox.programs.policy_cache import PLACE, PolicyCache, cache_of, cache_variables
 from licet.sandbox.programs.program_files import (
+    GIT_SETTINGS,
     MADE_FILES,
     SYSTEM,
     Placeholders,
     Shown,
+    git_settings,
     made_files,
     name_of_binary,
     of_binary,
@@ -123,7 +127,8 @@ class ProgramWalls:
     `held` collects the directories that are mounted onto themselves: programs cannot move or link files across them.
     `defaults` are the limits that hold where the manifest states none. With `names_hosts` a program that may connect
     nowhere has a proxy, too: it refuses everything, and so the call knows which hosts were asked for. With `lasting`
-    scratch outlives the program, and `STATE` is a second directory of it.
+    scratch outlives the program, and `STATE` is a second directory of it. With `caches`, programs of a policy that is a
+    file have a cache that lasts.
     """
 
     def __init__(
@@ -134,8 +139,10 @@ class ProgramWalls:
         defaults: Mapping[str, int] = OF_A_TOOL,
         names_hosts: bool = False,
         lasting: scratches.SessionScratch | None = None,
+        caches: bool = False,
     ) -> None:
         self._http, self._support, self._names_hosts = http, support, names_hosts
+        self._caches = caches
         self._lasting = lasting
         self._held = set() if held is None else held
         self._defaults = defaults
@@ -171,7 +178,8 @@ class ProgramWalls:
 
     def _of(self, grant: Grant, http: Http | None, layers: Layers, support: probe.Support) -> Walls:
         limits = limits_of(grant.reach, self._defaults)
-        given = (grant, http, layers, self._held, support, limits, self._lasting)
+        cache = _cache_of(grant.reach) if self._caches else None
+        given = (grant, http, layers, self._held, support, limits, self._lasting, cache)
         inspection = inspection_of(grant.reach)
         return _InspectedWalls(inspection, *given) if inspection else _CallWalls(*given)
 
@@ -188,8 +196,9 @@ class _CallWalls:
         support: probe.Support,
         limits: Mapping[str, int],
         lasting: scratches.SessionScratch | None,
+        cache: PolicyCache | None,
     ) -> None:
-        self._lasting = lasting
+        self._lasting, self._cache = lasting, cache
         self.layers, self._version = layers, support.landlock
         self._held, self._limits = held, limits
         self._grant, self._http, self._spaces = grant, http, not layers.missing
@@ -241,6 +250,9 @@ class _CallWalls:
         )
         if self._lasting is not None:
             places = {**places, STATE if self._spaces else self._lasting.state: _EVERYTHING}
+        cache, cache_lock = self._opened_cache()
+        if cache:
+            kept = kept._replace(places={**kept.places, cache: self._cache.files if self._cache else ""})
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
@@ -248,7 +260,17 @@ class _CallWalls:
             environment |= shown.environment
             environment |= socket_variables(sockets, os.environ)
             environment = {**ssh, **environment}
-            common = _with_copies(tuple(self._rules(own, command.runtime, places, real)), shown)
+            if cache:
+                held = held_paths(self._grant.capabilities)
+                environment = {**cache_variables(cache, command.environment, held), **environment}
+            rights = {**places, cache: _EVERYTHING} if cache else places
+            common = _with_copies(tuple(self._rules(own, command.runtime, rights, real)), shown)
+            made, settings = dict(made_files(environment["HOME"])), git_settings(self._grant.reach)
+            if settings and self._spaces:
+                made[GIT_SETTINGS] = settings
+                common = (*common, KernelRule(GIT_SETTINGS, landlock.READ_FILE))
+            elif settings:
+                environment.setdefault("GIT_CONFIG_SYSTEM", _file_in(scratch, settings))
             granted = _with_copies(paths.rules, shown)
             orders: dict[str, Any] = {
                 "binary": command.binary,
@@ -281,7 +303,7 @@ class _CallWalls:
                     "hide": (*(path for path in paths.hide if kept.shows(path)), *shown.hide),
                     "over": tuple(path for path in command.runtime if path in own and inside(path, paths.hide)),
                     "hold": paths.hold,
-                    "made": made_files(environment["HOME"]),
+                    "made": made,
                     "copies": shown.copies,
                     "contents": shown.contents,
                     "names": shown.names,
@@ -295,12 +317,23 @@ class _CallWalls:
             self._grant.program_access = self._grant.program_access.with_program(rules_text)
             removed = None if self._spaces or self._lasting is not None else scratch
             meter = None if self._most is None else self._grant.meter
-            watch = LauncherClient(orders, self._egress(), removed, placeholders, meter)
+            watch = LauncherClient(orders, self._egress(), removed, placeholders, meter, cache_lock)
         except BaseException:
+            if cache_lock is not None:
+                os.close(cache_lock)
             if not self._spaces and self._lasting is None:
                 scratches.remove(scratch)
             raise
         return replace(command, watch=watch)
+
+    def _opened_cache(self) -> tuple[str, int | None]:
+        """Where the program finds the cache of its policy, and what keeps it; on a full disk there is none."""
+        if self._cache is None:
+            return "", None
+        with suppress(OSError):
+            lock = self._cache.open(os.path.realpath(self._grant.reach.manifest.origin.file))
+            return PLACE if self._spaces else self._cache.files, lock
+        return "", None
 
     def _places_of_host(self) -> Mapping[str, int]:
         """Scratch where there is no private root."""
@@ -465,6 +498,18 @@ def _new_scratch() -> str:
         raise SandboxUnavailable(_NO_SCRATCH.format(wrong)) from wrong
 
 
+def _file_in(scratch: str, settings: str) -> str:
+    """A file of scratch with settings of git, where there is no private root to have one in."""
+    path = os.path.join(scratch, ".licet-gitconfig")
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    try:
+        create_file(path, settings.encode())
+    except OSError as error:
+        raise SandboxUnavailable(_NO_SCRATCH.format(error)) from error
+    return path
+
+
 def _scratch_places(own: Sequence[str], paths: KernelPaths, real: RealPaths) -> Mapping[str, int]:
     """The places for scratch with the rights on them. The last one has all of them, and is the one for new files.
 
@@ -560,6 +605,14 @@ def limits_of(reach: Reach, defaults: Mapping[str, int] = OF_A_TOOL) -> Mapping[
 _OF_LAUNCHERS: tuple[Reason, ...] = ("LIMIT_PROCESSES", "LIMIT_DISK", "LIMIT_PATHS", "CLOSED_FILE_REPLACED")
 
 
+def _cache_of(reach: Reach) -> PolicyCache | None:
+    """The cache of a policy that is a file, and whose programs may write; flags have none."""
+    origin = reach.manifest.origin
+    if reach.effect in (None, "read_only") or not origin.line or origin.file == COMMAND_LINE:
+        return None
+    return cache_of(origin.file, reach.manifest.agent)
+
+
 class _LateEgress:
     """The proxy, which is imported and made when a program first connects to it: most programs never do."""
 
@@ -606,8 +659,9 @@ class LauncherClient:
         scratch: str | None,
         placeholders: Placeholders | None = None,
         meter: Meter | None = None,
+        cache_lock: int | None = None,
     ) -> None:
-        self._limits = orders["limits"]
+        self._limits, self._cache_lock = orders["limits"], cache_lock
         self.has_jobs = bool(orders["namespaces"])  # the first process there lets a stopped program go on
         self._placeholders = placeholders or Placeholders()
         self._ending, ending = os.pipe()
@@ -643,6 +697,8 @@ class LauncherClient:
             self._limit = next((reason for reason in _OF_LAUNCHERS if reason == name), "")
             self.detail = visible(detail) if self._limit else ""
         os.close(self._ending)
+        if self._cache_lock is not None:
+            os.close(self._cache_lock)
         self._placeholders.release()
         if self._meter is not None:
             self._meter.unshare_count()
