@@ -44,6 +44,7 @@ from licet.guard.import_path import ways
 from licet.policy_files.policy_paths import home_directory, names_of_policy, shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
+from licet.sandbox.programs.system_configuration import configuration
 
 _ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
 _READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
@@ -150,7 +151,11 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
     if any(mark in error for mark in _ACROSS):
         kept = [place for place in held if inside(path, (place,))]
         return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
-    if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES)):
+    if (
+        not reach.grant.has(read)
+        and os.path.lexists(path)
+        and not inside(path, (*SYSTEM, *configuration(), *MADE_FILES))
+    ):
         return f"{shown} may not be read: {_closed_because(reach, read, 'fs_reach.read', workdir)}"
     if any(mark in error for mark in _ABSENT):
         return ""

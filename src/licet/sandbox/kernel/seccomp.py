@@ -37,8 +37,9 @@ _PLAIN: Final = """
     landlock_restrict_self
 """
 
-# `seccomp`: a program may restrict itself further. Never `execveat`, which runs files without a name.
-_WITH_EXECUTE: Final = "execve seccomp"
+# `seccomp` and `capset`: a program may restrict itself further. It has no capability and gets none back:
+# browsers and servers drop theirs anyway, and end if they cannot. Never `execveat`, which runs files without a name.
+_WITH_EXECUTE: Final = "execve seccomp capset"
 _WITH_FORK: Final = "fork vfork setpgid setsid pidfd_open"
 _WITH_INET: Final = "connect bind listen accept accept4 sendto sendmsg recvmmsg sendmmsg"
 # Changes of metadata and file watching, which Landlock does not check: allowed in a private root only.
@@ -72,12 +73,14 @@ class CallRule(NamedTuple):
     """The rule for a call: allowed if all tests of one entry of `allowed` hold; otherwise it fails with `otherwise`.
 
     Before it fails, the entries of `asked` are tried: if all tests of one hold, the call waits for the answer of the
-    process that has the listener of the filter (see `connections`).
+    process that has the listener of the filter (see `connections`). If all tests of an entry of `skipped` hold, it
+    succeeds and nothing is done.
     """
 
     allowed: tuple[tuple[ArgumentTest, ...], ...]
     otherwise: int = errno.EPERM
     asked: tuple[tuple[ArgumentTest, ...], ...] = ()
+    skipped: tuple[tuple[ArgumentTest, ...], ...] = ()
 
 
 YES: Final = CallRule(((),))
@@ -103,6 +106,7 @@ _TCP, _UDP = 6, 17
 _FASTOPEN = 0x20000000  # connects while it sends, without `connect`
 _SOCKETS, _LINGER = 1, 13  # a level of options, and one of them
 _SIGKILL = 9
+_OTHER, _BATCH, _IDLE, _RESET_ON_FORK = 0, 3, 5, 0x40000000  # how a thread is scheduled, without privileges
 _SAME = 0xFFFFFFFF  # -1: this id stays as it is
 _SET_IDS = 0o6000
 # Huge pages are few, belong to the whole machine, and count for no limit of a process.
@@ -269,6 +273,13 @@ def _always(*, execute: bool) -> dict[str, CallRule]:
         "personality": _if(ArgumentTest(0, (0, 0xFFFFFFFF))),
         "prlimit64": _if(ArgumentTest(0, (0,))),
         "sched_setaffinity": _if(ArgumentTest(0, (0,))),
+        # Each process here is scheduled as others are: only a privileged one can be ahead of them. libzmq sets that for
+        # each of its threads and ends if it cannot. It is not done, because the thread may be one of another process.
+        "sched_setscheduler": CallRule(
+            ((ArgumentTest(0, (0,)), ArgumentTest(1, (_OTHER, _BATCH, _IDLE), ~_RESET_ON_FORK & 0xFFFFFFFF)),),
+            skipped=((ArgumentTest(1, (_OTHER,), ~_RESET_ON_FORK & 0xFFFFFFFF),),),
+        ),
+        "sched_setattr": UNKNOWN,  # its policy is in memory; programs fall back to sched_setscheduler
         "setpriority": _if(ArgumentTest(0, (0,)), ArgumentTest(1, (0,))),
     }
 
@@ -420,6 +431,7 @@ def _tree(starts: list[tuple[int, Code]]) -> Code:
 def _answered(answer: CallRule) -> Code:
     """The instructions for one call: each set of tests in turn, and then the refusal."""
     ways = [_way(tests, ALLOW) for tests in answer.allowed] + [_way(tests, NOTIFY) for tests in answer.asked]
+    ways += [_way(tests, ERRNO) for tests in answer.skipped]
     return (*(step for way in ways for step in way), (RETURN, 0, 0, ERRNO | answer.otherwise))
 
 

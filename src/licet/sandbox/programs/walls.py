@@ -61,6 +61,7 @@ from licet.sandbox.programs.program_files import (
     of_binary,
     placeholder_text,
 )
+from licet.sandbox.programs.system_configuration import configuration
 from licet.sandbox.programs.unseen_by_git import with_unseen
 
 # The proxy is imported only for programs that connect to it, and inspection only where something is looked into.
@@ -204,6 +205,7 @@ class _CallWalls:
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         own = of_binary(command, self._grant.reach)
+        system = (*SYSTEM, *configuration(self._grant.reach.manifest.ceiling))
         shown = self._shown(command, paths, self._seen_anyway(command, own))
         if self._spaces:
             shown = with_unseen(shown, placeholders.files, held_paths(self._grant.capabilities))
@@ -228,7 +230,7 @@ class _CallWalls:
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
             environment |= shown.environment
-            common = _with_copies(tuple(self._rules(own, command.runtime, places, real)), shown)
+            common = _with_copies(tuple(self._rules(system, own, command.runtime, places, real)), shown)
             granted = _with_copies(paths.rules, shown)
             orders: dict[str, Any] = {
                 "binary": command.binary,
@@ -254,7 +256,7 @@ class _CallWalls:
                 },
                 # Where nothing of the host is shown, there is nothing to hide, but what a program has put there.
                 "mounts": {
-                    "read": (*SYSTEM, *paths.read, *named),
+                    "read": (*system, *paths.read, *named),
                     "found": tuple(own.items()),
                     "write": paths.write,
                     "hide": (*(path for path in paths.hide if kept.shows(path)), *shown.hide),
@@ -346,14 +348,19 @@ class _CallWalls:
         return _LateEgress(self._grant, self._http) if self._http is not None else None
 
     def _rules(
-        self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: Mapping[str, int], real: RealPaths
+        self,
+        system: Sequence[str],
+        own: Mapping[str, Identity],
+        runtime: Sequence[str],
+        scratch: Mapping[str, int],
+        real: RealPaths,
     ) -> Iterator[KernelRule]:
         """The rules of every program: the system, its own files, some devices, and scratch.
 
         A runtime may lie in a directory that is closed otherwise, as the package of a server does.
         """
         unread = held_paths(self._grant.capabilities).denied("read")
-        for path in SYSTEM:
+        for path in system:
             for part in (path,) if self._spaces else around(real.of(path), unread):
                 yield KernelRule(part, _USABLE)
         for path, found in own.items():
