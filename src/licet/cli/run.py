@@ -46,6 +46,7 @@ from licet.cli.options import (
     with_secrets,
 )
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
+from licet.cli.refused_rights import rights_refused
 from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_closed, show_hints, show_warnings
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
@@ -355,7 +356,8 @@ def run_program(
         workdir = str(setting.workdir or Path.cwd())
         walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
         if code:
-            show_hints([*walls, *programs_not_found(attached.said, ran.reach)])
+            rights = rights_refused(attached.said, ran.reach)
+            show_hints([*walls, *programs_not_found(attached.said, ran.reach), *rights])
         else:  # such as `git checkout`, which succeeds without the files that it could not replace
             show_hints(walls[:HINTS_AFTER_SUCCESS], succeeded=True)
     return code

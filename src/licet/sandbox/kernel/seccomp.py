@@ -127,9 +127,10 @@ _IOCTL: Final = (
     0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
     0x402C542B, 0x402C542C, 0x402C542D, 0x40049409, 0x80086601,
 )  # fmt: skip
-# To make a terminal (TIOCSPTLCK, TIOCGPTN, TIOCGPTPEER) that then controls the process (TIOCSCTTY). The terminal of the
-# operator controls the operator's processes, and only a privileged process can take it from them.
-_OWN_TERMINAL: Final = (0x40045431, 0x80045430, 0x5441, 0x540E)
+# To make a terminal (TIOCSPTLCK, TIOCGPTN, TIOCGPTPEER) that then controls the process (TIOCSCTTY), and to read what
+# happens to it (TIOCPKT). The terminal of the operator controls the operator's processes, and only a privileged process
+# can take it from them.
+_OWN_TERMINAL: Final = (0x40045431, 0x80045430, 0x5441, 0x540E, 0x5420)
 # Thread names, reading settings, timer slack, no_new_privs, huge pages, names of memory.
 _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41)
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
