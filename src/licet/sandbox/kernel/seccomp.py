@@ -100,8 +100,9 @@ def _if(*tests: ArgumentTest, otherwise: int = errno.EPERM) -> CallRule:
 
 _THREAD, _PARENT, _FILES = 0x10000, 0x8000, 0x400
 _NAMESPACES = 0x7E020000
-_UNIX, _INET, _INET6 = 1, 2, 10
-_STREAM, _DGRAM, _SEQPACKET = 1, 2, 5
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_STREAM, _DGRAM, _RAW, _SEQPACKET = 1, 2, 3, 5
+_ROUTE = 0  # the part of netlink that tells of interfaces
 _TCP, _UDP = 6, 17
 _FASTOPEN = 0x20000000  # connects while it sends, without `connect`
 _SOCKETS, _LINGER = 1, 13  # a level of options, and one of them
@@ -179,6 +180,10 @@ def call_rules(
                 ArgumentTest(2, (0, _TCP, _UDP)),
             ),
         )
+        if execute and metadata:
+            # What interfaces there are: only the loopback, and nothing changes them without a capability. libzmq ends
+            # if it cannot ask, and `os.networkInterfaces()` of Node, which development servers call, throws.
+            ways += ((ArgumentTest(0, (_NETLINK,)), ArgumentTest(1, (_RAW, _DGRAM), 0xF), ArgumentTest(2, (_ROUTE,))),)
         if unix == "asks":
             # Not datagrams: each could go to another socket, whose path is in memory.
             ways += (

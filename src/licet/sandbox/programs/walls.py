@@ -227,7 +227,8 @@ class _CallWalls:
             places = {**places, STATE if self._spaces else self._lasting.state: _EVERYTHING}
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
-            environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
+            # GNU screen wants a directory for its sockets that is its own; that of the machine is not shown.
+            environment = {"HOME": scratch, "SCREENDIR": f"{scratch}/.screen", **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
             environment |= shown.environment
             common = _with_copies(tuple(self._rules(system, own, command.runtime, places, real)), shown)
