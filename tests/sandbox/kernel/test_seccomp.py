@@ -159,6 +159,9 @@ CASES: dict[str, Case] = {
     "another, behind all": ("sched_setscheduler", ("parent", 5, NO_PRIORITY), "EPERM", "EPERM", "EPERM"),
     "scheduled by attributes": ("sched_setattr", (0, NULL, 0), "ENOSYS", "ENOSYS", "ENOSYS"),
     "own capabilities": ("capset", (NULL, NULL), "EPERM", "EFAULT", "EFAULT"),
+    "own order of disk use": ("ioprio_set", (1, 0, 3 << 13), 0, 0, 0),
+    "another's order of disk use": ("ioprio_set", (1, "parent", 3 << 13), "EPERM", "EPERM", "EPERM"),
+    "a user's order of disk use": ("ioprio_set", (3, 0, 3 << 13), "EPERM", "EPERM", "EPERM"),
     "another's processors": ("sched_setaffinity", ("parent", 8, "\x01" + "\0" * 7), "EPERM", "EPERM", "EPERM"),
     "own processors": ("sched_setaffinity", (0, 8, NULL), "EFAULT", "EFAULT", "EFAULT"),
     "make a file": ("openat", (-1, "x", 0o101, 0o666), "EBADF", "EBADF", "EBADF"),
@@ -244,7 +247,7 @@ X86_CASES: dict[str, Case] = {
 NUMBERED = {"a number of tomorrow": 471, "a number of next year": 600, "the last number": 0x3FFFFFFF}
 
 # Without a filter these would slow down everything that the user runs, and the tests.
-HARMFUL = {"a user's priority", "another, behind all"}
+HARMFUL = {"a user's priority", "another, behind all", "another's order of disk use", "a user's order of disk use"}
 assert set(CASES) >= HARMFUL
 
 TABLE = """

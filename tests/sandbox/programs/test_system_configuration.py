@@ -102,6 +102,8 @@ def test_programs_read_what_a_link_leads_to_and_no_other_file(
     monkeypatch.setattr(system_configuration, "_TREES", ((str(tree), 1),))
     monkeypatch.setattr(system_configuration, "_WATCHED", (str(tree),))
     assert printed() == "SHOWN"
+    denied = Programs(kind, deny=[f"fs:read:{in_etc}"]).run("cat", f"{in_etc}/shown")
+    assert (denied.stdout_bytes, denied.exit_code) == (b"", 1)
 
 
 def test_links_that_a_tool_may_make_lead_nowhere(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

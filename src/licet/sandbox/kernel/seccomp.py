@@ -107,6 +107,7 @@ _TCP, _UDP = 6, 17
 _FASTOPEN = 0x20000000  # connects while it sends, without `connect`
 _SOCKETS, _LINGER = 1, 13  # a level of options, and one of them
 _SIGKILL = 9
+_PROCESS = 1  # for `ioprio_set`: one process, not a group or all of a user
 _OTHER, _BATCH, _IDLE, _RESET_ON_FORK = 0, 3, 5, 0x40000000  # how a thread is scheduled, without privileges
 _SAME = 0xFFFFFFFF  # -1: this id stays as it is
 _SET_IDS = 0o6000
@@ -286,6 +287,7 @@ def _always(*, execute: bool) -> dict[str, CallRule]:
             skipped=((ArgumentTest(1, (_OTHER,), ~_RESET_ON_FORK & 0xFFFFFFFF),),),
         ),
         "sched_setattr": UNKNOWN,  # its policy is in memory; programs fall back to sched_setscheduler
+        "ioprio_set": _if(ArgumentTest(0, (_PROCESS,)), ArgumentTest(1, (0,))),
         "setpriority": _if(ArgumentTest(0, (0,)), ArgumentTest(1, (0,))),
     }
 

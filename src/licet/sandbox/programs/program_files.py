@@ -42,7 +42,7 @@ SYSTEM = (
     "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
     "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/os-release", "/etc/debian_version",
     "/etc/timezone", "/etc/manpath.config", "/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/terminfo",
-    "/etc/fonts", "/etc/vim", "/etc/perl",
+    "/etc/fonts", "/etc/vim", "/etc/perl", "/var/lib/dpkg", "/var/lib/rpm",
 )  # fmt: skip
 MADE_FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
 _NOBODY = 65534  # what a namespace shows in place of every id that is not its own

@@ -205,7 +205,9 @@ class _CallWalls:
         real = RealPaths()
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         own = of_binary(command, self._grant.reach)
-        system = (*SYSTEM, *configuration(self._grant.reach.manifest.ceiling))
+        unread = held_paths(self._grant.capabilities).denied("read")
+        shown_in_etc = configuration(self._grant.reach.manifest.ceiling)
+        system = (*SYSTEM, *(path for path in shown_in_etc if not inside(path, unread)))
         shown = self._shown(command, paths, self._seen_anyway(command, own))
         if self._spaces:
             shown = with_unseen(shown, placeholders.files, held_paths(self._grant.capabilities))
