@@ -23,6 +23,8 @@ REFUSALS = {
     "mount: /mnt: permission denied.": "mounts",
     "Failed to connect to bus: No such file or directory": "systemd",
     "System has not been booted with systemd as init system (PID 1). Can't operate.": "systemd",
+    "E: List directory /var/lib/apt/lists/partial is missing. - Acquire (2: No such file or directory)": "installed",
+    "dpkg: error: requested operation requires superuser privilege": "installed",
     "crontab: can't open your crontab file.": "cron",
     "dmesg: read kernel buffer failed: Operation not permitted": "changes the machine",
     "curl: (6) Could not resolve host: example.com": "http_proxy",

@@ -63,6 +63,10 @@ _REFUSALS = (
         "nothing behind walls makes namespaces, mounts or another root: run containers and mounts outside",
     ),
     _Refusal(
+        late_pattern(r"^E: (?:List directory|Could not open lock file|Unable to )|^dpkg: error: requested operation"),
+        "nothing is installed on the machine from behind walls: install packages of the system yourself",
+    ),
+    _Refusal(
         late_pattern(r"^Failed to connect to (?:\w+ scope |the )?bus|been booted with systemd|^Failed to dial bus"),
         "the services of the machine (systemd, D-Bus) are not reached from behind walls: run this outside",
     ),
