@@ -1,7 +1,9 @@
 """A program looks for another way to the network, or to a unix socket, than the one that is checked."""
 
 import os
+import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -445,3 +447,16 @@ resource.setrlimit(15, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 print('RAISED')
 """
     assert "RAISED" not in Programs("namespaces").python(code)
+
+
+@needs_namespaces
+@pytest.mark.skipif(shutil.which("ip") is None, reason="ip is not installed")
+def test_interfaces_are_seen_and_not_changed() -> None:
+    """Programs ask for interfaces by netlink. They see their own loopback, and change nothing without a capability."""
+    change = ("ip", "link", "set", "lo", "mtu", "9000")
+    assert subprocess.run(["unshare", "-Urn", *change], check=False).returncode == 0
+    walled = Programs("namespaces")
+    assert walled.run("sh", "-c", "ip -o link | cut -d: -f2").stdout_bytes.split() == [b"lo"]
+    for words in (change, ("ip", "link", "add", "x", "type", "bridge"), ("ip", "route", "add", "default", "dev", "lo")):
+        ended = walled.run(*words)
+        assert (ended.exit_code != 0, b"not permitted" in ended.stderr_bytes) == (True, True)

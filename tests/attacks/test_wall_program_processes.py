@@ -68,6 +68,7 @@ if ctypes.CDLL(None).syscall(438, os.pidfd_open(int(sys.argv[1])), 1, 0) >= 0: p
     "its root": "print('CAN' + 'ARY' if os.listdir(f'/proc/{sys.argv[1]}/root/etc') else '')",
     "its priority": "os.setpriority(0, int(sys.argv[1]), 19); print('CAN' + 'ARY')",
     "its limits": "import resource; resource.prlimit(int(sys.argv[1]), 7, (9, 9)); print('CAN' + 'ARY')",
+    "behind all others": "os.sched_setscheduler(int(sys.argv[1]), 5, os.sched_param(0)); print('CAN' + 'ARY')",
     "its processors": "os.sched_setaffinity(int(sys.argv[1]), os.sched_getaffinity(0)); print('CAN' + 'ARY')",
 }
 
@@ -78,6 +79,18 @@ if ctypes.CDLL(None).syscall(438, os.pidfd_open(int(sys.argv[1])), 1, 0) >= 0: p
 def test_looking_into_another_process(kind: str, code: str, victim: str) -> None:
     assert CANARY in open_programs("fs:read:*").python(code, victim)
     assert CANARY not in Programs(kind, ("fs:read:*",)).python(code, victim)
+
+
+@both_kinds
+def test_how_another_process_is_scheduled_stays(kind: str) -> None:
+    """The call to schedule a thread as all others are succeeds, and does nothing."""
+    code = "os.sched_setscheduler(int(sys.argv[1]), os.SCHED_OTHER, os.sched_param(0)); print('set')"
+    for walls, expected in (("open", os.SCHED_OTHER), (kind, os.SCHED_BATCH)):
+        with subprocess.Popen(["sleep", "60"]) as process:
+            os.sched_setscheduler(process.pid, os.SCHED_BATCH, os.sched_param(0))
+            assert Programs(walls).python(code, str(process.pid)) == "set\n"
+            assert os.sched_getscheduler(process.pid) == expected
+            process.kill()
 
 
 SIGNALS = {

@@ -54,6 +54,7 @@ class Row(Struct, frozen=True, forbid_unknown_fields=True):
     packages: tuple[str, ...] | None = None
     modules: tuple[str, ...] = ()
     files: Mapping[str, str] = {}
+    home: Mapping[str, str] = {}
     below: str = "/var/tmp"  # where hard-coded names in /tmp are not those of the project
     setup: tuple[str, ...] = ()
     terminal: str | None = None
@@ -140,9 +141,11 @@ class Place:
         """An empty home, and few variables: a policy passes on few."""
         shutil.rmtree(self._home, ignore_errors=True)
         self._home.mkdir()
-        path = os.pathsep.join((os.path.join(sys.base_prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin"))
+        _write(self._home, self.row.home)
+        own = (str(self._home / ".local" / "bin"),) if self.row.home else ()
+        path = (*own, os.path.join(sys.base_prefix, "bin"), "/usr/local/bin", "/usr/bin", "/bin")
         return {
-            "PATH": path,
+            "PATH": os.pathsep.join(path),
             "HOME": str(self._home),
             "LANG": "C.UTF-8",
             "TERM": "xterm",
@@ -151,11 +154,7 @@ class Place:
 
     def _make(self) -> None:
         self.project.mkdir(parents=True)
-        for name, text in self.row.files.items():
-            path = self.project / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8")
-            path.chmod(0o755 if text.startswith("#!") else 0o644)
+        _write(self.project, self.row.files)
         if self.row.packages is not None:
             _virtual_environment(self.project / ".venv", self.row.packages)
         for module in self.row.modules:
@@ -182,7 +181,8 @@ class Place:
     def adds(self) -> dict[str, Any]:
         """What a person adds to the preset."""
         adds: dict[str, Any] = json.loads(self.servers.filled(json.dumps(dict(self.row.policy))))
-        return {**adds, "fs_reach": {"read": self.servers.files(self.line)}}
+        read = adds.get("fs_reach", {}).get("read", [])
+        return {**adds, "fs_reach": {"read": [*read, *self.servers.files(self.line)]}}
 
     def settle(self, command: Sequence[str]) -> str:
         """Run a command that must succeed, and is not the one that is looked at."""
@@ -205,6 +205,15 @@ class Place:
             code, out, err = ended.returncode, ended.stdout, ended.stderr
         out, err = (steady(text, self.row, self.project) for text in (out, err))
         return Outcome(code, out, err, files_of(self.project, self.row.loose))
+
+
+def _write(directory: Path, files: Mapping[str, str]) -> None:
+    """Write files; scripts can be executed."""
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+        path.chmod(0o755 if text.startswith("#!") else 0o644)
 
 
 def _at_a_terminal(
@@ -291,7 +300,7 @@ def _virtual_environment(place: Path, packages: Sequence[str]) -> None:
 
 def _module(place: Path, name: str) -> None:
     if name != "greet":
-        shutil.copytree(FURTHER / "node_modules", place, symlinks=True, dirs_exist_ok=True)
+        _copy_with_needed(place, name)
         return
     (place / name).mkdir(parents=True)
     (place / name / "package.json").write_text('{"name": "greet", "version": "1.0.0", "bin": "index.js"}')
@@ -299,6 +308,27 @@ def _module(place: Path, name: str) -> None:
     (place / name / "index.js").chmod(0o755)
     (place / ".bin").mkdir()
     (place / ".bin" / name).symlink_to(f"../{name}/index.js")
+
+
+def _copy_with_needed(place: Path, module: str) -> None:
+    """Copy a package of npm with everything that it needs, and its programs."""
+    todo, source = [module], FURTHER / "node_modules"
+    while todo:
+        name = todo.pop()
+        if (place / name).exists() or not (source / name).is_dir():  # of another system
+            continue
+        shutil.copytree(source / name, place / name, symlinks=True)
+        about = json.loads((source / name / "package.json").read_text("utf-8"))
+        todo += [
+            needed
+            for key in ("dependencies", "optionalDependencies", "peerDependencies")
+            for needed in about.get(key, ())
+        ]
+    (place / ".bin").mkdir(exist_ok=True)
+    for link in (source / ".bin").iterdir():
+        target = place / ".bin" / link.name
+        if not target.is_symlink() and (place / ".bin" / link.readlink()).exists():
+            target.symlink_to(link.readlink())
 
 
 # Servers --------------------------------------------------------------------------------------------------------------
@@ -401,7 +431,8 @@ def merged(policy: Path, adds: Mapping[str, Any]) -> None:
         if key == "deny":
             held[key] = [one for one in held.get(key) or () if "/.git" not in one] + value
         elif isinstance(value, dict):
-            held[key] = {**(held.get(key) or {}), **{k: [*held[key].get(k, []), *v] for k, v in value.items()}}
+            lists = {k: [*held[key].get(k, []), *v] if isinstance(v, list) else v for k, v in value.items()}
+            held[key] = {**(held.get(key) or {}), **lists}
         else:
             held[key] = [*(held.get(key) or ()), *value]
     policy.write_text(json.dumps(document, indent=1), "utf-8")

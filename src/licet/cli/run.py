@@ -48,6 +48,7 @@ from licet.cli.options import (
     with_secrets,
 )
 from licet.cli.output import fail, print_report, result_document, show, show_problems, show_refusal, wants_json
+from licet.cli.refused_rights import rights_refused
 from licet.cli.run_hints import (
     allowing_receipt,
     explanation,
@@ -386,7 +387,7 @@ def run_program(
             from licet.cli.git_hints import git_hints  # reads repositories, for commands that failed alone
 
             refused = [*(f"licet: {line}" for line in git_hints(words, attached.said, reach, workdir)), *refused]
-            walls += programs_not_found(attached.said, reach)
+            walls += [*programs_not_found(attached.said, reach), *rights_refused(attached.said, reach)]
         receipt = f"licet receipts show {result.receipt}{state.option}"
         if allowing := allowing_receipt(result, ran.reach):
             receipt += f"; to allow it, at a terminal: {allowing}{state.option}"

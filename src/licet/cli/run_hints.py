@@ -47,6 +47,7 @@ from licet.guard.result import Result
 from licet.policy_files.policy_paths import PLACES, home_directory, names_of_policy, shown_path
 from licet.sandbox.grant_paths import NEVER
 from licet.sandbox.programs.program_files import GIT_SETTINGS, MADE_FILES, SYSTEM
+from licet.sandbox.programs.system_configuration import configuration
 
 _ACROSS = ("cross-device", "exdev", "resource busy", "ebusy")  # what a directory that is kept in place answers
 _READ_ONLY = ("read-only", "erofs", "directory nonexistent")  # the last is said by sh about a directory that is hidden
@@ -171,7 +172,11 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
     if any(mark in error for mark in _ACROSS):
         kept = [place for place in held if inside(path, (place,))]
         return f"a closed file lies in `{visible(kept[0])}`: nothing is moved or linked across it" if kept else ""
-    if not reach.grant.has(read) and os.path.lexists(path) and not inside(path, (*SYSTEM, *MADE_FILES, GIT_SETTINGS)):
+    if (
+        not reach.grant.has(read)
+        and os.path.lexists(path)
+        and not inside(path, (*SYSTEM, *configuration(), *MADE_FILES, GIT_SETTINGS))
+    ):
         return f"{shown} may not be read: {closed_because(reach, read, 'fs_reach.read', workdir)}"
     if any(mark in error for mark in _ABSENT):
         return ""

@@ -52,6 +52,7 @@ from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.policy_paths import LOCK_FILE, policy_root
 from licet.sandbox.kernel.namespaces import DEVICES
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
+from licet.sandbox.programs.system_configuration import configuration
 
 _STEP = 20_000  # lines between two changes of the progress bar
 
@@ -282,7 +283,7 @@ def draft_policy(found: Found, agent: str | None, generalise_hosts: bool) -> Dra
     around = Surroundings(
         where,
         is_program=found.is_program,
-        readable=_READABLE if found.is_program else (),
+        readable=(*_READABLE, *configuration()) if found.is_program else (),
         scratch=_SCRATCH if found.is_program else (),
         created=_created(found) if found.is_program else frozenset(),
         directories=_directories(found) if found.is_program else frozenset(),

@@ -67,6 +67,7 @@ def test_each_call_gets_what_the_rules_say(profile: Mapping[str, Any]) -> None:
 
 STREAM, DGRAM, SEQPACKET, NONBLOCK = 1, 2, 5, 0o4000
 NULL = 0
+NO_PRIORITY = "\0" * 4
 OTHER = 4321  # the id of a user and of a group that nobody here has
 NONE = errno.errorcode[errno.ENOTSUP]  # as a file system without them says
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_DUMPABLE, PR_SET_MM, PR_SET_SECCOMP = 1, 15, 4, 35, 22
@@ -84,6 +85,11 @@ CASES: dict[str, Case] = {
     "close-on-exec UDP by name": ("socket", (10, DGRAM | 0o2000000, 17), "EPERM", "EPERM", "fd"),
     "multipath TCP": ("socket", (2, STREAM, 262), "EPERM", "EPERM", "EPERM"),
     "raw socket": ("socket", (2, 3, 1), "EPERM", "EPERM", "EPERM"),
+    "interfaces, by netlink": ("socket", (16, 3 | 0o2000000, 0), "EPERM", "EPERM", "fd"),
+    "firewall, by netlink": ("socket", (16, 3, 12), "EPERM", "EPERM", "EPERM"),
+    "audit, by netlink": ("socket", (16, 3, 9), "EPERM", "EPERM", "EPERM"),
+    "devices, by netlink": ("socket", (16, 3, 15), "EPERM", "EPERM", "EPERM"),
+    "generic netlink": ("socket", (16, 3, 16), "EPERM", "EPERM", "EPERM"),
     "ping socket": ("socket", (2, DGRAM, 1), "EPERM", "EPERM", "EPERM"),
     "stream pair": ("socketpair", (1, STREAM, 0, "        "), 0, 0, 0),
     "non-blocking stream pair": ("socketpair", (1, STREAM | NONBLOCK, 0, "        "), 0, 0, 0),
@@ -144,6 +150,18 @@ CASES: dict[str, Case] = {
     "own priority": ("setpriority", (0, 0, 19), 0, 0, 0),
     "another's priority": ("setpriority", (0, "parent", 19), "EPERM", "EPERM", "EPERM"),
     "a user's priority": ("setpriority", (2, 0, 19), "EPERM", "EPERM", "EPERM"),
+    "scheduled as all are": ("sched_setscheduler", (0, 0, NO_PRIORITY), 0, 0, 0),
+    "scheduled behind all": ("sched_setscheduler", (0, 5, NO_PRIORITY), 0, 0, 0),
+    "its children as all are": ("sched_setscheduler", (0, 0x40000000, NO_PRIORITY), 0, 0, 0),
+    "scheduled before all": ("sched_setscheduler", (0, 1, "\1\0\0\0"), "EPERM", "EPERM", "EPERM"),
+    "before all, its children not": ("sched_setscheduler", (0, 0x40000001, "\1\0\0\0"), "EPERM", "EPERM", "EPERM"),
+    "another, as all are": ("sched_setscheduler", ("parent", 0, NULL), 0, 0, 0),  # nothing is done, or it were EINVAL
+    "another, behind all": ("sched_setscheduler", ("parent", 5, NO_PRIORITY), "EPERM", "EPERM", "EPERM"),
+    "scheduled by attributes": ("sched_setattr", (0, NULL, 0), "ENOSYS", "ENOSYS", "ENOSYS"),
+    "own capabilities": ("capset", (NULL, NULL), "EPERM", "EFAULT", "EFAULT"),
+    "own order of disk use": ("ioprio_set", (1, 0, 3 << 13), 0, 0, 0),
+    "another's order of disk use": ("ioprio_set", (1, "parent", 3 << 13), "EPERM", "EPERM", "EPERM"),
+    "a user's order of disk use": ("ioprio_set", (3, 0, 3 << 13), "EPERM", "EPERM", "EPERM"),
     "another's processors": ("sched_setaffinity", ("parent", 8, "\x01" + "\0" * 7), "EPERM", "EPERM", "EPERM"),
     "own processors": ("sched_setaffinity", (0, 8, NULL), "EFAULT", "EFAULT", "EFAULT"),
     "make a file": ("openat", (-1, "x", 0o101, 0o666), "EBADF", "EBADF", "EBADF"),
@@ -228,7 +246,8 @@ X86_CASES: dict[str, Case] = {
 }
 NUMBERED = {"a number of tomorrow": 471, "a number of next year": 600, "the last number": 0x3FFFFFFF}
 
-HARMFUL = {"a user's priority"}  # without a filter it would slow down everything that the user runs
+# Without a filter these would slow down everything that the user runs, and the tests.
+HARMFUL = {"a user's priority", "another, behind all", "another's order of disk use", "a user's order of disk use"}
 assert set(CASES) >= HARMFUL
 
 TABLE = """

@@ -64,7 +64,7 @@ def test_input_output_and_arguments_arrive(kind: str) -> None:
 def test_the_environment_is_what_was_declared_and_a_place_for_scratch(kind: str) -> None:
     ended = Programs(kind, ("env:read:MINE",), environ={"MINE": "1", "OTHER": "2"}).run("env")
     names = {line.partition("=")[0] for line in ended.stdout_bytes.decode().splitlines()}
-    assert names == {"HOME", "MINE", "TMPDIR"}
+    assert names == {"HOME", "MINE", "SCREENDIR", "TMPDIR"}
 
 
 @both_kinds

@@ -22,6 +22,7 @@ from licet.sandbox.inspection.operator_files import mounted_names, other_names, 
 from licet.sandbox.inspection.stand_ins import CannotPlace, read_keys
 from licet.sandbox.kernel.namespaces import BENEATH
 from licet.sandbox.programs.program_files import SYSTEM, Shown
+from licet.sandbox.programs.system_configuration import configuration
 
 _OF_ALL, _OF_THE_USER = 0o444, 0o400  # modes: some clients refuse a file with keys that others may read
 _NO_COPIES = "no file can be shown with a stand-in here, because there are no namespaces"
@@ -68,7 +69,7 @@ def shown_to(
         names += trust.names
     hide: dict[str, None] = {}
     reals = []
-    roots = tuple(os.path.realpath(path) for path in (*SYSTEM, *paths.read, *paths.write))
+    roots = tuple(os.path.realpath(path) for path in (*SYSTEM, *configuration(), *paths.read, *paths.write))
     own = tuple(map(os.path.realpath, seen))
     for path, content in keys.files.items():
         real = os.path.realpath(path)
@@ -120,7 +121,7 @@ def _fitting(trust: Trust, paths: KernelPaths) -> Iterator[tuple[str, bytes]]:
     for path, content in trust.files.items():
         above = os.path.dirname(path)
         closed = inside(path, (*paths.write, *paths.hide))
-        seen = inside(above, (*SYSTEM, *paths.read)) or not os.path.lexists(above)
+        seen = inside(above, (*SYSTEM, *configuration(), *paths.read)) or not os.path.lexists(above)
         if path not in trust.added or (seen and not closed):
             yield path, content
 

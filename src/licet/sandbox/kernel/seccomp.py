@@ -37,8 +37,9 @@ _PLAIN: Final = """
     landlock_restrict_self
 """
 
-# `seccomp`: a program may restrict itself further. Never `execveat`, which runs files without a name.
-_WITH_EXECUTE: Final = "execve seccomp"
+# `seccomp` and `capset`: a program may restrict itself further. It has no capability and gets none back:
+# browsers and servers drop theirs anyway, and end if they cannot. Never `execveat`, which runs files without a name.
+_WITH_EXECUTE: Final = "execve seccomp capset"
 _WITH_FORK: Final = "fork vfork setpgid setsid pidfd_open"
 _WITH_INET: Final = "connect bind listen accept accept4 sendto sendmsg recvmmsg sendmmsg"
 # Changes of metadata and file watching, which Landlock does not check: allowed in a private root only.
@@ -72,12 +73,14 @@ class CallRule(NamedTuple):
     """The rule for a call: allowed if all tests of one entry of `allowed` hold; otherwise it fails with `otherwise`.
 
     Before it fails, the entries of `asked` are tried: if all tests of one hold, the call waits for the answer of the
-    process that has the listener of the filter (see `connections`).
+    process that has the listener of the filter (see `connections`). If all tests of an entry of `skipped` hold, it
+    succeeds and nothing is done.
     """
 
     allowed: tuple[tuple[ArgumentTest, ...], ...]
     otherwise: int = errno.EPERM
     asked: tuple[tuple[ArgumentTest, ...], ...] = ()
+    skipped: tuple[tuple[ArgumentTest, ...], ...] = ()
 
 
 YES: Final = CallRule(((),))
@@ -97,12 +100,15 @@ def _if(*tests: ArgumentTest, otherwise: int = errno.EPERM) -> CallRule:
 
 _THREAD, _PARENT, _FILES = 0x10000, 0x8000, 0x400
 _NAMESPACES = 0x7E020000
-_UNIX, _INET, _INET6 = 1, 2, 10
-_STREAM, _DGRAM, _SEQPACKET = 1, 2, 5
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16
+_STREAM, _DGRAM, _RAW, _SEQPACKET = 1, 2, 3, 5
+_ROUTE = 0  # the part of netlink that tells of interfaces
 _TCP, _UDP = 6, 17
 _FASTOPEN = 0x20000000  # connects while it sends, without `connect`
 _SOCKETS, _LINGER = 1, 13  # a level of options, and one of them
 _SIGKILL = 9
+_PROCESS = 1  # for `ioprio_set`: one process, not a group or all of a user
+_OTHER, _BATCH, _IDLE, _RESET_ON_FORK = 0, 3, 5, 0x40000000  # how a thread is scheduled, without privileges
 _SAME = 0xFFFFFFFF  # -1: this id stays as it is
 _SET_IDS = 0o6000
 # Huge pages are few, belong to the whole machine, and count for no limit of a process.
@@ -123,9 +129,10 @@ _IOCTL: Final = (
     0x5401, 0x5402, 0x5403, 0x5404, 0x540F, 0x5410, 0x5413, 0x541B, 0x5421, 0x5429, 0x5450, 0x5451, 0x802C542A,
     0x402C542B, 0x402C542C, 0x402C542D, 0x40049409, 0x80086601,
 )  # fmt: skip
-# To make a terminal (TIOCSPTLCK, TIOCGPTN, TIOCGPTPEER) that then controls the process (TIOCSCTTY). The terminal of the
-# operator controls the operator's processes, and only a privileged process can take it from them.
-_OWN_TERMINAL: Final = (0x40045431, 0x80045430, 0x5441, 0x540E)
+# To make a terminal (TIOCSPTLCK, TIOCGPTN, TIOCGPTPEER) that then controls the process (TIOCSCTTY), and to read what
+# happens to it (TIOCPKT). The terminal of the operator controls the operator's processes, and only a privileged process
+# can take it from them.
+_OWN_TERMINAL: Final = (0x40045431, 0x80045430, 0x5441, 0x540E, 0x5420)
 # Thread names, reading settings, timer slack, no_new_privs, huge pages, names of memory.
 _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41)
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
@@ -174,6 +181,10 @@ def call_rules(
                 ArgumentTest(2, (0, _TCP, _UDP)),
             ),
         )
+        if execute and metadata:
+            # What interfaces there are: only the loopback, and nothing changes them without a capability. libzmq ends
+            # if it cannot ask, and `os.networkInterfaces()` of Node, which development servers call, throws.
+            ways += ((ArgumentTest(0, (_NETLINK,)), ArgumentTest(1, (_RAW, _DGRAM), 0xF), ArgumentTest(2, (_ROUTE,))),)
         if unix == "asks":
             # Not datagrams: each could go to another socket, whose path is in memory.
             ways += (
@@ -269,6 +280,14 @@ def _always(*, execute: bool) -> dict[str, CallRule]:
         "personality": _if(ArgumentTest(0, (0, 0xFFFFFFFF))),
         "prlimit64": _if(ArgumentTest(0, (0,))),
         "sched_setaffinity": _if(ArgumentTest(0, (0,))),
+        # Each process here is scheduled as others are: only a privileged one can be ahead of them. libzmq sets that for
+        # each of its threads and ends if it cannot. It is not done, because the thread may be one of another process.
+        "sched_setscheduler": CallRule(
+            ((ArgumentTest(0, (0,)), ArgumentTest(1, (_OTHER, _BATCH, _IDLE), ~_RESET_ON_FORK & 0xFFFFFFFF)),),
+            skipped=((ArgumentTest(1, (_OTHER,), ~_RESET_ON_FORK & 0xFFFFFFFF),),),
+        ),
+        "sched_setattr": UNKNOWN,  # its policy is in memory; programs fall back to sched_setscheduler
+        "ioprio_set": _if(ArgumentTest(0, (_PROCESS,)), ArgumentTest(1, (0,))),
         "setpriority": _if(ArgumentTest(0, (0,)), ArgumentTest(1, (0,))),
     }
 
@@ -420,6 +439,7 @@ def _tree(starts: list[tuple[int, Code]]) -> Code:
 def _answered(answer: CallRule) -> Code:
     """The instructions for one call: each set of tests in turn, and then the refusal."""
     ways = [_way(tests, ALLOW) for tests in answer.allowed] + [_way(tests, NOTIFY) for tests in answer.asked]
+    ways += [_way(tests, ERRNO) for tests in answer.skipped]
     return (*(step for way in ways for step in way), (RETURN, 0, 0, ERRNO | answer.otherwise))
 
 

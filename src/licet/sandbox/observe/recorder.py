@@ -33,6 +33,7 @@ from licet.sandbox.limits import MOST_NAMED, MOST_OBSERVED_REQUESTS
 from licet.sandbox.observe.acts import Act
 from licet.sandbox.programs.program_files import MADE_FILES, SYSTEM
 from licet.sandbox.programs.proxy import Egress
+from licet.sandbox.programs.system_configuration import configuration
 
 if TYPE_CHECKING:
     from licet.sandbox.inspection.inspected import Inspecting
@@ -55,7 +56,7 @@ class GivenFiles:
     """What `licet run` lets every program use without a rule: the system, its own runtime, scratch, some devices."""
 
     def __init__(self, runtime: Iterable[str], scratch: str | None) -> None:
-        named = (*SYSTEM, *MADE_FILES, *_DISPENSABLE, *runtime, "/proc")
+        named = (*SYSTEM, *configuration(), *MADE_FILES, *_DISPENSABLE, *runtime, "/proc")
         self._readable = tuple(dict.fromkeys((*named, *map(os.path.realpath, named))))
         self.scratch = (os.path.realpath(scratch),) if scratch else ()
 

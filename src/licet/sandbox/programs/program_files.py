@@ -43,7 +43,7 @@ SYSTEM = (
     "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/ssl/certs", "/etc/ssl/openssl.cnf",
     "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/os-release", "/etc/debian_version",
     "/etc/timezone", "/etc/manpath.config", "/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/terminfo",
-    "/etc/fonts", "/etc/vim", "/etc/perl",
+    "/etc/fonts", "/etc/vim", "/etc/perl", "/var/lib/dpkg", "/var/lib/rpm",
 )  # fmt: skip
 MADE_FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
 GIT_SETTINGS = "/etc/gitconfig"  # made, too, for programs of a policy that names git

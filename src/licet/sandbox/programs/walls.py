@@ -80,6 +80,7 @@ from licet.sandbox.programs.program_files import (
     of_binary,
     placeholder_text,
 )
+from licet.sandbox.programs.system_configuration import configuration
 from licet.sandbox.programs.unseen_by_git import with_unseen
 
 # The proxy is imported only for programs that connect to it, and inspection only where something is looked into.
@@ -230,6 +231,9 @@ class _CallWalls:
         paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
         own = of_binary(command, self._grant.reach)
         sockets = granted_sockets(self._grant.reach) if self._unix else ()
+        unread = held_paths(self._grant.capabilities).denied("read")
+        shown_in_etc = configuration(self._grant.reach.manifest.ceiling)
+        system = (*SYSTEM, *(path for path in shown_in_etc if not inside(path, unread)))
         shown = self._shown(command, paths, self._seen_anyway(command, own))
         if self._spaces:
             shown = with_unseen(shown, placeholders.files, held_paths(self._grant.capabilities))
@@ -255,7 +259,8 @@ class _CallWalls:
             kept = kept._replace(places={**kept.places, cache: self._cache.files if self._cache else ""})
         try:
             # Runtimes look for a home directory when they start, and some do not start without one.
-            environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
+            # GNU screen wants a directory for its sockets that is its own; that of the machine is not shown.
+            environment = {"HOME": scratch, "SCREENDIR": f"{scratch}/.screen", **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
             environment |= shown.environment
             environment |= socket_variables(sockets, os.environ)
@@ -264,7 +269,7 @@ class _CallWalls:
                 held = held_paths(self._grant.capabilities)
                 environment = {**cache_variables(cache, command.environment, held), **environment}
             rights = {**places, cache: _EVERYTHING} if cache else places
-            common = _with_copies(tuple(self._rules(own, command.runtime, rights, real)), shown)
+            common = _with_copies(tuple(self._rules(system, own, command.runtime, rights, real)), shown)
             made, settings = dict(made_files(environment["HOME"])), git_settings(self._grant.reach)
             if settings and self._spaces:
                 made[GIT_SETTINGS] = settings
@@ -297,7 +302,7 @@ class _CallWalls:
                 },
                 # Where nothing of the host is shown, there is nothing to hide, but what a program has put there.
                 "mounts": {
-                    "read": (*SYSTEM, *paths.read, *named, *(one.path for one in sockets)),
+                    "read": (*system, *paths.read, *named, *(one.path for one in sockets)),
                     "found": tuple(own.items()),
                     "write": paths.write,
                     "hide": (*(path for path in paths.hide if kept.shows(path)), *shown.hide),
@@ -410,14 +415,19 @@ class _CallWalls:
         return _LateEgress(self._grant, self._http) if self._http is not None else None
 
     def _rules(
-        self, own: Mapping[str, Identity], runtime: Sequence[str], scratch: Mapping[str, int], real: RealPaths
+        self,
+        system: Sequence[str],
+        own: Mapping[str, Identity],
+        runtime: Sequence[str],
+        scratch: Mapping[str, int],
+        real: RealPaths,
     ) -> Iterator[KernelRule]:
         """The rules of every program: the system, its own files, some devices, and scratch.
 
         A runtime may lie in a directory that is closed otherwise, as the package of a server does.
         """
         unread = held_paths(self._grant.capabilities).denied("read")
-        for path in SYSTEM:
+        for path in system:
             for part in (path,) if self._spaces else around(real.of(path), unread):
                 yield KernelRule(part, _USABLE)
         for path, found in own.items():
