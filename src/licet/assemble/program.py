@@ -97,7 +97,13 @@ def program_gate(
         spec = replace(spec, origin=policy.origin)
     else:
         spec = _spec(policy, name)
-    return CommandGate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)
+    return _ProgramGate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)
+
+
+class _ProgramGate(CommandGate):
+    """The gate of `licet run`."""
+
+    narrows = True
 
 
 def _spec(policy: Manifest, name: str) -> ToolSpec:
