@@ -50,6 +50,7 @@ from licet.cli.run_hints import hints, programs_not_found, refusal_line, show_cl
 from licet.core.algebra.scope import Malformed, visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.reach import Reach
+from licet.core.decision.refused_deletes import refused_delete, refused_deletes_line
 from licet.core.policy.manifest import PROGRAM, Manifest
 from licet.errors import ManifestError, Refused, RegistrationRefused
 from licet.guard.execution import AFTER_REPLACING, LIMIT_KEYS, Finished, limit_name
@@ -448,12 +449,15 @@ def _report(
 
 
 def _report_refusals(result: Result, state: str, reach: Reach | None) -> None:
-    """List what the proxy refused while the program ran: many programs do not report it."""
-    refused = (event for event in result.events if isinstance(event, CapabilityDenied))
+    """List what was refused while the program ran: many programs do not report it."""
+    if deletes := refused_deletes_line(result.events, reach):
+        show(f"licet: {deletes}", err=True, colour="red")
+    denied = (event for event in result.events if isinstance(event, CapabilityDenied))
+    refused = (event for event in denied if not refused_delete(event))
     lines = list(dict.fromkeys(refusal_line(event, reach) for event in refused))
     for line in lines[:HINTS_SHOWN]:
         show(visible(line), err=True, colour="red")
-    if lines:
+    if lines or deletes:
         more = f"{len(lines) - HINTS_SHOWN} more, and " if len(lines) > HINTS_SHOWN else ""
         show(f"licet: {more}all that was checked: licet receipts show {result.receipt}{state}", err=True)
 

@@ -164,7 +164,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
         return ""
     if not os.path.lexists(path):
         return _without_new_names(reach, os.path.dirname(path)) if degraded else ""
-    return _not_deleted(reach, path)
+    return _not_deleted(reach, path, degraded=degraded)
 
 
 def _closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
@@ -267,10 +267,12 @@ def _to_allow(*fixes: str) -> str:
     return f"; to allow it, {'; '.join(steps)}" if steps else ""
 
 
-def _not_deleted(reach: Reach, path: str) -> str:
+def _not_deleted(reach: Reach, path: str, *, degraded: bool) -> str:
     """That nothing is renamed or deleted where a file is, if that is so."""
     if reach.effect == "destructive" or held_paths(reach.free_deletes).covers("delete", path):
         return ""
+    if not degraded and held_paths(reach.judged_deletes).covers("delete", path):
+        return ""  # each delete was judged, and `refused_deletes_line` names those that were refused
     if reach.effect != "full":
         why = f"the class is {reach.effect}; it takes full, and `approvals.delete: session` or `manifest`"
     elif reach.free_deletes:

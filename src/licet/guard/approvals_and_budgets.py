@@ -61,8 +61,8 @@ _REFUSALS: dict[str, tuple[Reason, str]] = {
 async def ask_approver(call: Call, decision: Ask, *, optional: bool = False) -> tuple[Approval, ...]:
     """Ask the approver, and return the approvals that were given; raise `Refused` if there are none.
 
-    If the answer is `optional`, none are returned where nobody has given one. They are the call itself and, if the approver was shown them and agreed, the deletes that the call is known to make.
-    `call.approvals` then has who agreed.
+    They are the call itself and, if the approver was shown them and agreed, the deletes that the call is known to make.
+    If the answer is `optional`, none are returned where nobody has given one. `call.approvals` then has who agreed.
     """
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
     answered, grant, asked = Answered("absent"), call.grant, call.clock.monotonic()

@@ -24,6 +24,8 @@ from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.placing import inspection_of
+from licet.core.decision.reach import Reach
+from licet.core.decision.refused_deletes import refused_delete, refused_deletes_line
 from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
 from licet.guard.execution import Finished, ended_by, limit_name
@@ -368,7 +370,7 @@ class _Line:
             return REFUSED
         if finished.reason:
             self.says.append(f"the line ended {ended_by(finished.reason, finished.detail)}")
-        self.says += _met(result)
+        self.says += _met(result, self._call.registered.reach if self._call.registered is not None else None)
         code = finished.exit_code
         return code if code >= 0 else 128 - code
 
@@ -377,12 +379,15 @@ def _receipt(result: Result) -> Sequence[str]:
     return (f"`licet receipts show {result.receipt}` says why",) if result.receipt else ()
 
 
-def _met(result: Result) -> list[str]:
-    """What the proxy refused: many programs do not say it."""
-    refused = [event for event in result.events if isinstance(event, CapabilityDenied)]
+def _met(result: Result, reach: Reach | None) -> list[str]:
+    """What was refused: many programs do not say it."""
+    deletes = refused_deletes_line(result.events, reach)
+    denied = (event for event in result.events if isinstance(event, CapabilityDenied))
+    refused = [event for event in denied if not refused_delete(event)]
     found = list(dict.fromkeys(visible(f"{one.capability} was refused") for one in refused))
     more = [f"{len(found) - REFUSALS_SHOWN} more were refused"] if len(found) > REFUSALS_SHOWN else []
-    return [*found[:REFUSALS_SHOWN], *more, *(_receipt(result) if found else ())]
+    lines = [*([deletes] if deletes else []), *found[:REFUSALS_SHOWN], *more]
+    return [*lines, *(_receipt(result) if lines else ())]
 
 
 def _last_directory(file: str, grant: Grant) -> str | None:

@@ -18,7 +18,8 @@ from typing import NamedTuple
 
 from licet.sandbox.kernel import system_calls
 
-_CLOCK = 5  # CLOCK_REALTIME_COARSE, which file systems take their times from
+# CLOCK_REALTIME_COARSE. File systems take the times of their files from it, or a little later ones.
+_CLOCK = 5
 _AT_EMPTY_PATH = 0x1000
 _TYPE, _BTIME, _MNT_ID = 0x1, 0x800, 0x1000
 _MOUNT_ROOT = 0x2000
@@ -51,8 +52,8 @@ def made(directory: int, name: bytes = b"") -> Made:
 
 
 def now() -> int:
-    """This moment, as a file that is made now is born."""
-    return time.clock_gettime_ns(_CLOCK)
+    """This moment: no file was born later."""
+    return time.time_ns()
 
 
 class Births:
@@ -64,13 +65,13 @@ class Births:
 
     def wait(self) -> None:
         """Wait until the clock has gone on: a file that is made from then on is younger."""
-        while now() <= self.since:
+        while time.clock_gettime_ns(_CLOCK) <= self.since:
             time.sleep(0.001)
 
     def is_new(self, file: Made) -> bool:
         """Whether a file was made after the moment. One from the future is older than a clock that was set back."""
         known = file.born is not None and file.mount in self._mounts
-        return known and self.since < (file.born or 0) <= time.time_ns()
+        return known and self.since < (file.born or 0) <= now()
 
 
 def birth(directory: str) -> int | None:
@@ -87,12 +88,12 @@ def birth(directory: str) -> int | None:
 def _counting_mount(directory: str) -> int | None:
     """The mount of a directory, if births in it are told by this kernel's clock."""
     with suppress(OSError):  # no directory, or a file system without such files
-        before = now()
+        before = time.clock_gettime_ns(_CLOCK)
         file = os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
         try:
             about = made(file)
         finally:
             os.close(file)
-        if about.born is not None and before <= about.born <= time.time_ns():
+        if about.born is not None and before <= about.born <= now():
             return about.mount
     return None

@@ -144,11 +144,12 @@ def path(thread: int, address: int) -> bytes:
     It is read page by page: what follows its end may not be there.
     """
     text = memory(thread, address, -address % _PAGE or _PAGE)
-    while b"\0" not in text:
-        if len(text) >= LONGEST_PATH:
-            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    while b"\0" not in text and len(text) < LONGEST_PATH:
         text += memory(thread, address + len(text), _PAGE)
-    return text.partition(b"\0")[0]
+    found = text.partition(b"\0")[0]
+    if len(found) >= LONGEST_PATH:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    return found
 
 
 def open_file(thread: int, number: int) -> int:

@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from licet.sandbox.kernel import connections, notifications, system_calls
+from licet.sandbox.kernel import connections, notifications
 from licet.sandbox.kernel.births import Births, Made, made
 from licet.sandbox.kernel.notifications import Notice, answer, waits
 from licet.sandbox.kernel.supervised_calls import SupervisedCalls
@@ -62,10 +62,8 @@ class Removals:
         try:
             if not waits(calls.listener, notice):  # all this may have been that of another thread
                 raise OSError(errno.ESRCH, "the caller is gone")
-            self._check(directory, name, is_directory=removal.is_directory)
-            number = system_calls.NUMBERS[system_calls.machine()]["unlinkat"]
-            flags = _REMOVEDIR if removal.is_directory else 0
-            system_calls.syscall("unlinkat", number, directory, name, flags)
+            self._check(directory, name, removal)
+            (os.rmdir if removal.is_directory else os.unlink)(name, dir_fd=directory)
         finally:
             os.close(directory)
         answer(calls.listener, notice, 0)
@@ -76,11 +74,13 @@ class Removals:
         with self._lock:
             return {"paths": [*self._refused], "count": self._count}
 
-    def _check(self, directory: int, name: bytes, *, is_directory: bool) -> None:
+    def _check(self, directory: int, name: bytes, removal: _Removal) -> None:
         """Raise unless a file may go. The kernel's own reasons come first: programs act on them."""
-        file = made(directory, name)
-        if stat.S_ISDIR(file.mode) != is_directory:
-            raise _error(errno.ENOTDIR if is_directory else errno.EISDIR)
+        file, is_directory = made(directory, name), removal.is_directory
+        if stat.S_ISDIR(file.mode) and not is_directory:
+            raise _error(errno.EISDIR)
+        if not stat.S_ISDIR(file.mode) and (is_directory or removal.path.endswith(b"/")):
+            raise _error(errno.ENOTDIR)
         if file.is_mounted:
             raise _error(errno.EBUSY)
         if self._births.is_new(file) or self._is_scratch(directory, file):
@@ -147,13 +147,10 @@ def _split(removal: _Removal) -> tuple[bytes, bytes]:
     """The directory in a path and the name in it; raises the error of the kernel for a path that is no name."""
     if not removal.path:
         raise _error(errno.ENOENT)
-    path = removal.path.rstrip(b"/")
-    above, slash, name = path.rpartition(b"/")
+    above, slash, name = removal.path.rstrip(b"/").rpartition(b"/")
     if name in (b"", b".", b".."):
         no_name = {b"": errno.EBUSY, b".": errno.EINVAL, b"..": errno.ENOTEMPTY}[name]
         raise _error(no_name if removal.is_directory else errno.EISDIR)
-    if path != removal.path and not removal.is_directory:
-        raise _error(errno.ENOTDIR)
     return above + slash, name
 
 
