@@ -61,7 +61,7 @@ class Births:
 
     def __init__(self, since: int, directories: Iterable[str]) -> None:
         self.since = since
-        self._mounts = frozenset(filter(None, map(_counting_mount, directories)))
+        self._mounts = _of_same_disks(frozenset(filter(None, map(_counting_mount, directories))))
 
     def wait(self) -> None:
         """Wait until the clock has gone on: a file that is made from then on is younger."""
@@ -72,6 +72,15 @@ class Births:
         """Whether a file was made after the moment. One from the future is older than a clock that was set back."""
         known = file.born is not None and file.mount in self._mounts
         return known and self.since < (file.born or 0) <= now()
+
+
+def _of_same_disks(mounts: frozenset[int]) -> frozenset[int]:
+    """The mounts of the file systems that some mounts are of: a directory may be mounted onto itself."""
+    with suppress(OSError), open("/proc/self/mountinfo", "rb") as file:
+        disks = {int(words[0]): words[2] for words in map(bytes.split, file)}
+        counting = {disks[mount] for mount in mounts if mount in disks}
+        return mounts | {mount for mount, disk in disks.items() if disk in counting}
+    return mounts
 
 
 def birth(directory: str) -> int | None:

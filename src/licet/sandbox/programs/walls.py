@@ -244,7 +244,7 @@ class _CallWalls:
                 "own_terminal": command.own_terminal,
                 "unix": self._unix,
                 "entries": self._most,
-                "removals": self._removals(paths, places) if self._judges else None,
+                "removals": self._removals(paths, (*places, *kept.covered)) if self._judges else None,
                 "scratch": ([*places], limits["scratch_mb"] * _MB),
                 "memory": [*(place for place in places if place not in kept.places), *kept.covered],
                 "lasting": dict(kept.places),
@@ -285,7 +285,7 @@ class _CallWalls:
             raise
         return replace(command, watch=watch)
 
-    def _removals(self, paths: KernelPaths, places: Mapping[str, int]) -> Mapping[str, Any]:
+    def _removals(self, paths: KernelPaths, places: Iterable[str]) -> Mapping[str, Any]:
         """What may be removed though nobody has approved deletes: all in scratch, and what was made since."""
         since = None if self._lasting is None else self._lasting.began
         return {"since": since, "directories": paths.write, "scratch": [*places, SHARED_MEMORY]}
