@@ -1,4 +1,4 @@
-"""Programs remove what was there before them, though nobody has approved deletes: the supervisor judges each removal."""
+"""Programs try to remove what was there before them, though nobody has approved deletes."""
 
 import os
 from pathlib import Path

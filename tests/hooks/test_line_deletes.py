@@ -21,7 +21,11 @@ def desk(tmp_path: Path) -> Desk:
 def test_what_one_line_makes_the_next_may_remove(desk: Desk) -> None:
     assert desk.run("mkdir -p out/a; echo x > out/a/b; echo y > new; rm new; test ! -e new").code == 0
     removed = desk.run("rm -r out && ls -d out dir old")
-    assert (removed.code, removed.stdout, removed.stderr) == (2, b"dir\nold\n", b"ls: cannot access 'out': No such file or directory\n")
+    assert (removed.code, removed.stdout, removed.stderr) == (
+        2,
+        b"dir\nold\n",
+        b"ls: cannot access 'out': No such file or directory\n",
+    )
 
 
 def test_the_agent_is_told_what_was_not_removed_and_who_can_approve_it(desk: Desk) -> None:
@@ -29,7 +33,9 @@ def test_the_agent_is_told_what_was_not_removed_and_who_can_approve_it(desk: Des
     ended = desk.run("rm new; rm old; rmdir dir; git --version >/dev/null")
     said = ended.stderr.decode()
     assert sorted(path.name for path in desk.project.iterdir()) == ["dir", "licet.lock", "licet.yaml", "old"]
-    assert f"licet: not deleted, since nobody has approved deletes, and it was there before: `{desk.project}/old`" in said
+    assert (
+        f"licet: not deleted, since nobody has approved deletes, and it was there before: `{desk.project}/old`" in said
+    )
     assert f"`{desk.project}/dir`" in said
     assert "licet receipts show" in said
 

@@ -410,7 +410,7 @@ def saved_text(text: str, typed: Typed, program: str, closed: Mapping[str, str],
     if typed.write:
         notes += [
             "# Typing --allow-write approved renames and deletes for that run alone. A file approves none: agree to",
-            "# them in `licet trust`, at a terminal; without that they ask once a session (`licet run --ask`).",
+            "# them in `licet trust`, at a terminal; without that it deletes only what it has made itself.",
         ]
     denies = [
         f"    - {_quoted(f'fs:{action}:{_spelled(path, places)}')}" + f"  # {why}" * (action == "write")
