@@ -103,12 +103,11 @@ def test_install_asks_for_the_deletes_of_the_default_policy_too(home: Path) -> N
     code, said = at_terminal(command("claude"), home, "y\nn\nn\n")
     assert code == 0, said
     assert f"licet trust {home}/.config/licet/default.yaml" in said
-    assert of_line(home, elsewhere(home, "before"), "s-1") == "ask"
+    assert of_line(home, elsewhere(home, "before"), "s-1") == "allow"  # it removes what its session has made
     code, said = at_terminal(command("claude"), home, "n\ny\n")
     assert (code, "agree to renames and deletes here" in said) == (0, True), said
     for name in ("one", "two"):
         assert of_line(home, elsewhere(home, name), f"s-{name}") == "allow"
-    assert of_line(home, home.parent / "project", "s-4") == "ask"
     _, said = at_terminal(command("claude"), home, "y\n")
     assert "agree to renames" not in said
 

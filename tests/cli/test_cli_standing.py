@@ -75,7 +75,7 @@ def test_yes_gives_no_standing_approval(words: tuple[str, ...]) -> None:
     for _ in range(2):  # also if the policy is accepted already
         said = run(*words)
         assert said.exit_code == 0
-        assert "its deletes still ask" in said.stderr
+        assert "its deletes are not approved" in said.stderr
     assert listed() == []
 
 

@@ -99,7 +99,13 @@ def program_gate(
         spec = replace(spec, origin=policy.origin)
     else:
         spec = _spec(policy, name)
-    return CommandGate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)
+    return _ProgramGate(policy, [ProgramTool(_program, replace(spec, schema=_SCHEMA))], backends, workdir=workdir)
+
+
+class _ProgramGate(CommandGate):
+    """The gate of `licet run`."""
+
+    narrows = True
 
 
 def _spec(policy: Manifest, name: str) -> ToolSpec:
@@ -439,7 +445,7 @@ def saved_text(text: str, typed: Typed, program: str, closed: Mapping[str, str],
     if typed.write:
         notes += [
             "# Typing --allow-write approved renames and deletes for that run alone. A file approves none: agree to",
-            "# them in `licet trust`, at a terminal; without that they ask once a session (`licet run --ask`).",
+            "# them in `licet trust`, at a terminal; without that it deletes only what it has made itself.",
         ]
     denies = [
         f"    - {_quoted(f'fs:{action}:{_spelled(path, places)}')}" + f"  # {why}" * (action == "write")

@@ -35,6 +35,7 @@ from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.advice import lacking_rules, use_lacking_rules
 from licet.core.decision.decision import CapabilityDenied, address_grounds
 from licet.core.decision.reach import Reach
+from licet.core.decision.refused_deletes import refused_delete, refused_deletes_line
 from licet.core.late_pattern import late_pattern
 from licet.core.policy.addresses import address_kind
 from licet.core.policy.layer import POLICY
@@ -190,7 +191,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
         return ""
     if not os.path.lexists(path):
         return _without_new_names(reach, os.path.dirname(path)) if degraded else ""
-    return _not_deleted(reach, path)
+    return _not_deleted(reach, path, degraded=degraded)
 
 
 def closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
@@ -277,11 +278,13 @@ def _flag(use: Use) -> str:
 
 
 def refusals(result: Result, reach: Reach | None, *, only_keys: bool = False) -> list[str]:
-    """What the proxy refused while the program ran, since many programs do not report it; or only keys in requests."""
-    events = [event for event in result.events if isinstance(event, CapabilityDenied)]
+    """Deletes and connections that were refused, since many programs do not report it; or deletes and keys alone."""
+    events = [event for event in result.events if isinstance(event, CapabilityDenied) and not refused_delete(event)]
     if only_keys:
         events = [event for event in events if event.reason == "SECRET_NOT_DECLARED"]
-    return list(dict.fromkeys(visible(refusal_line(event, reach)) for event in events))
+    deletes = refused_deletes_line(result.events, reach)
+    lines = (f"licet: {deletes}" if deletes else "", *(visible(refusal_line(event, reach)) for event in events))
+    return list(dict.fromkeys(filter(None, lines)))
 
 
 def refusal_line(event: CapabilityDenied, reach: Reach | None) -> str:
@@ -326,10 +329,12 @@ def _to_allow(*fixes: str) -> str:
     return f"; to allow it, {'; '.join(steps)}" if steps else ""
 
 
-def _not_deleted(reach: Reach, path: str) -> str:
+def _not_deleted(reach: Reach, path: str, *, degraded: bool) -> str:
     """That nothing is renamed or deleted where a file is, if that is so."""
     if reach.effect == "destructive" or held_paths(reach.free_deletes).covers("delete", path):
         return ""
+    if not degraded and held_paths(reach.judged_deletes).covers("delete", path):
+        return ""  # each delete was judged, and `refused_deletes_line` names those that were refused
     if reach.effect != "full":
         why = f"the class is {reach.effect}; it takes full, and `approvals.delete: session` or `manifest`"
     elif reach.free_deletes:

@@ -181,7 +181,7 @@ def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> No
             show(f"its deletes are covered until {until} by the standing approval {standing.id}")
         return
     if not asks:
-        text = "its deletes still ask, once a session: run `licet trust` at a terminal to give a standing approval"
+        text = "its deletes are not approved: runs delete what they made; `licet trust` at a terminal approves the rest"
         show(text, err=True, colour="yellow")
         return
     places, short = Places.here(policy_root(path) if wanted.anywhere else wanted.workdir), shortened(None)
@@ -195,7 +195,10 @@ def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> No
         show("${workdir} is each directory that a coding agent is started in, where it has no policy of its own")
     show(f"this holds for {counted(wanted.days, 'day')}, for this policy as it is now, on this machine")
     if not click.confirm("give this standing approval?", err=True):
-        show("no standing approval was given: deletes ask once a session", err=True)
+        show(
+            "no standing approval was given: programs delete only what they have made, and tools ask once a session",
+            err=True,
+        )
         return
     kept = give_standing(manifest, places, state, wanted.days)
     if kept.keys is not None:

@@ -6,6 +6,7 @@ If the bundle of a tool has a budget, a call spends from the bundle's account an
 """
 
 import asyncio
+from collections.abc import Sequence
 from decimal import Decimal
 from time import monotonic
 from typing import NoReturn, get_args
@@ -57,22 +58,21 @@ _REFUSALS: dict[str, tuple[Reason, str]] = {
 }
 
 
-async def ask_approver(call: Call, decision: Ask) -> tuple[Approval, ...]:
+async def ask_approver(call: Call, decision: Ask, *, optional: bool = False) -> tuple[Approval, ...]:
     """Ask the approver, and return the approvals that were given; raise `Refused` if there are none.
 
     They are the call itself and, if the approver was shown them and agreed, the deletes that the call is known to make.
-    `call.approvals` then has who agreed.
+    If the answer is `optional`, none are returned where nobody has given one. `call.approvals` then has who agreed.
     """
     approver, reach = call.ports.approver, call.registered.reach if call.registered else None
     answered, grant, asked = Answered("absent"), call.grant, call.clock.monotonic()
     assert grant is not None  # noqa: S101 - a call has its grant before it asks
     also = decision.also
     reasons = decision.rules if decision.approval.deletes else decision.rules[:1]
-    grant.note_of(ApprovalAsked, decision.use, rule="; ".join(map(str, reasons)))
-    for one in also:
-        grant.note_of(ApprovalAsked, Use(one.use), rule=str(decision.rules[-1]))
+    if not optional:
+        _note_asked(grant, decision, reasons)
     if approver is not None and reach is not None:
-        question = _question(call, decision, reach, tuple(one.use for one in also))
+        question = replace(_question(call, decision, reach, tuple(one.use for one in also)), optional=optional)
         if question.signed and not getattr(approver, "verifies", False):
             text = "the policy needs signed approvals, but the approver cannot verify a signature"
             call.refuse("APPROVAL_REQUIRED", text, use=decision.use)
@@ -90,6 +90,10 @@ async def ask_approver(call: Call, decision: Ask) -> tuple[Approval, ...]:
     if decision.approval.flow:
         call.flow_request = answered.request
     answer = answered.answer if answered.answer in _ANSWERS else "absent"  # a callback may return anything
+    if optional:
+        if answer == "absent":
+            return ()
+        _note_asked(grant, decision, reasons)
     if answered.first_only:
         also = ()
     grant.note_of(ApprovalAnswered, decision.use, rule=answer)
@@ -113,6 +117,12 @@ async def ask_approver(call: Call, decision: Ask) -> tuple[Approval, ...]:
         reason, text = _REFUSALS[answered.answer]
         stop = Deny(call.request, (Ground(reason, text), *note), decision.use)
     grant.deny(stop)
+
+
+def _note_asked(grant: Grant, decision: Ask, reasons: Sequence[Ground]) -> None:
+    grant.note_of(ApprovalAsked, decision.use, rule="; ".join(map(str, reasons)))
+    for one in decision.also:
+        grant.note_of(ApprovalAsked, Use(one.use), rule=str(decision.rules[-1]))
 
 
 async def _answer(approver: Approver | ApproverFunction, question: Question) -> Answered:

@@ -236,13 +236,24 @@ class CallAdmission:
         if isinstance(decision, Deny):
             grant.deny(decision)
         check_program(call, grant)
-        agreed = await ask_approver(call, decision)
+        is_optional = call.session.gate.narrows and _asks_deletes_alone(call, decision)
+        agreed = await ask_approver(call, decision, optional=is_optional)
         check_session(call)  # it may have ended while the approver was asked
         check_policy(call)
+        if not agreed:
+            call.request = grant.request = replace(call.request, narrowed=True)
+            grant.reach = grant.reach.without_approved_deletes
         call.usage = replace(call.usage, approved=call.usage.approved | {*agreed})
 
     def note_unrun(self, call: Call, why: tuple[Ground, ...]) -> None:
         """Note a call that runs no tool, before its receipt is written; `why` is empty if it was not refused."""
+
+
+def _asks_deletes_alone(call: Call, decision: Ask) -> bool:
+    """Whether a person is asked about nothing but the deletes that a call may make."""
+    approval, reach = decision.approval, call.registered.reach if call.registered is not None else None
+    is_exact = decision.use is not None or approval.arguments or decision.also
+    return reach is not None and reach.asks_deletes_alone and not is_exact
 
 
 def declare(call: Call) -> Registered:
@@ -316,7 +327,7 @@ def empty_grant(call: Call, registered: Registered) -> Grant:
     gate, standing = call.session.gate, registered.reach.standing
     return Grant(
         call.request,
-        registered.reach,
+        registered.reach.without_approved_deletes if call.request.narrowed else registered.reach,
         call.policy.digest,
         gate.observers,
         partial(_ask_about_delete, call) if registered.asks else _unasked,

@@ -69,6 +69,7 @@ class GateFacts(ABC):
     home: str
     observers: tuple[Observer, ...]
     flags: tuple[str, ...] = ()  # of `licet run`, if they made or narrowed the policy; receipts have them
+    narrows = False  # whether a call runs without its deletes, rather than wait for a person to approve them
     memories: Memories  # of its sessions, under policies with `flow:`
     reloaded = 0.0  # time of day of the last reload; earlier questions are void
     ended: set[tuple[str, str]]  # sessions ended by this process; the store has all of them

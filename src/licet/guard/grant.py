@@ -14,6 +14,7 @@ beginning, the length, and a digest of everything.
 
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import chain, islice, repeat
@@ -22,9 +23,10 @@ from typing import Any, NoReturn, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from licet.core.algebra.rules import InvalidUse, Use
+from licet.core.algebra.rules import InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import visible
 from licet.core.algebra.set import CapabilitySet
+from licet.core.decision.decide import unapproved_deletes_ground
 from licet.core.decision.decision import (
     ApprovalAsked,
     Ask,
@@ -468,6 +470,18 @@ class Grant:
                 Approval(self.manifest_digest, request.tool, request.session, request.arguments, str(use)), use
             )
         self.check(use)  # after the answer, so that a denied delete is not recorded as granted
+
+    def note_unapproved(self, paths: Sequence[str], count: int) -> None:
+        """Record deletes of a program that were refused because nobody has approved them: some paths, and how many."""
+        if self.over:
+            return
+        deletes, ground = self.reach.judged_deletes, unapproved_deletes_ground(self.reach)
+        for path in paths:
+            with suppress(InvalidUse):  # no rule can name it
+                use = use_of_path("delete", path)
+                if deletes.has(use):  # otherwise an approval would not help
+                    self._record(use, Deny(self.request, (ground,), use))
+        self._quotas.more_refused += max(0, count - len(paths))
 
     def check_standing(self) -> None:
         """Let deletes ask from now on, if the standing approval that covered them has ended or was withdrawn.

@@ -188,6 +188,7 @@ class _Kept(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     quotas: _Quotas
     plain: str = "{}"  # JSON as text, as `arguments`
     from_task: bool = False
+    narrowed: bool = False
 
 
 _DECODER = msgspec.json.Decoder(_Kept)
@@ -247,6 +248,7 @@ def _kept(call: Call, decision: Entry, grant: Grant, arguments: str) -> _Kept:
         ),
         plain=data_json(call.plain).decode(),
         from_task=call.from_task,
+        narrowed=call.request.narrowed,
     )
 
 
@@ -305,7 +307,7 @@ def restored(session: SessionFacts, data: bytes) -> Call:
     if policy.flow is not None:
         session.remembering()
     if registered.needs_approval:
-        call.request = full_request(call, registered)
+        call.request = replace(full_request(call, registered), narrowed=found.narrowed)
     call.grant = empty_grant(call, registered)
     call.grant.resume(
         [

@@ -51,6 +51,7 @@ class Question(Struct, frozen=True):
     deletes: tuple[str, ...] = ()  # rules of deletes of files: these do not ask again after an approval
     rules: tuple[Ground, ...] = ()  # what `why` says, with the lines of the policy and the edits that would settle it
     unmet: tuple[str, ...] = ()  # of each value that meets no rule of flow: the value, its origins, where it stands
+    optional: bool = False  # without an answer the call runs with less: nobody is asked who did not want to be
 
     @property
     def signed(self) -> bool:

@@ -44,7 +44,7 @@ from licet.guard.flow_steps import Handed, flow_fact, handed_of
 from licet.guard.grant import Access
 from licet.guard.limits import MOST_OF_A_CLAIM
 from licet.guard.ports import ASKED_IN_AGENT
-from licet.guard.registration import entry_of
+from licet.guard.registration import admission_rules, entry_of
 from licet.guard.result_parts import INTERRUPTED, REPORTED, REPORTED_BY_AGENT, UNREPORTED, ResultParts
 
 # The tool ran, or its use was granted, and something else went wrong: such a call was not denied.
@@ -140,9 +140,18 @@ def receipt_of(call: Call, parts: ResultParts, handed: Handed | None = None) -> 
     )
 
 
+_NARROWED = "nobody has approved its deletes of files: it removes only what is in scratch, or was made meanwhile"
+
+
 def _known(call: Call) -> Entry:
     """The facts that all calls of its tool share."""
-    return call.registered.entry if call.registered is not None else entry_of(call.tool, call.policy.manifest)
+    registered = call.registered
+    if registered is None:
+        return entry_of(call.tool, call.policy.manifest)
+    if not call.request.narrowed or registered.reach is None:
+        return registered.entry
+    rules = admission_rules(call.tool, registered.reach.without_approved_deletes)
+    return replace(registered.entry, rules=(*rules, _NARROWED))
 
 
 def _purpose(call: Call, text: str) -> str:

@@ -453,7 +453,7 @@ def _registered(
         needs_approval=asks or reach is None or reach.approval is not None or _asks_about_arguments(reach),
         walls=_walls(reach, in_force),
         sent_names=_sent_names(tool) if reach is not None and FLOW.of(manifest) else {},
-        entry=replace(entry, tool_digest=tool.spec.digest, rules=_admission_rules(tool.name, reach), sandbox=walls),
+        entry=replace(entry, tool_digest=tool.spec.digest, rules=admission_rules(tool.name, reach), sandbox=walls),
     )
 
 
@@ -479,7 +479,8 @@ def _asks_about_arguments(reach: Reach) -> bool:
     return any(one.asking for one in reach.admissions)
 
 
-def _admission_rules(tool: str, reach: Reach | None) -> tuple[str, ...]:
+def admission_rules(tool: str, reach: Reach | None) -> tuple[str, ...]:
+    """What a receipt says of a tool: where it is admitted, and how its writes and deletes are approved."""
     if reach is None:
         return ()
     admitted = [visible(f"`{tool}` is admitted ({admission.origin})") for admission in reach.admissions]

@@ -47,6 +47,8 @@ from licet.sandbox.programs.walls import OF_A_RUN, ProgramWalls
 class _HooksGate(CommandGate):
     """A gate that closes what configures coding agents, also where it lies below a directory that lines may write."""
 
+    narrows = True
+
     def __init__(self, *given: Any, start: str, records: LineRecords, **named: Any) -> None:
         self._start, self._records = start, records
         self.watched = Watched()

@@ -24,6 +24,8 @@ from licet.core.algebra.rules import InvalidUse, use_of_path
 from licet.core.algebra.scope import visible
 from licet.core.decision.decision import CapabilityDenied
 from licet.core.decision.placing import inspection_of
+from licet.core.decision.reach import Reach
+from licet.core.decision.refused_deletes import refused_delete, refused_deletes_line
 from licet.core.decision.request import REASON_OF_DOMAIN
 from licet.core.late_pattern import late_pattern
 from licet.errors import LicetError
@@ -370,7 +372,8 @@ class _Line:
         if finished.reason:
             self.says.append(f"the line ended {ended_by(finished.reason, finished.detail)}")
         code = finished.exit_code
-        self.says += _met(result, only_keys=not code)  # what a line did without did not matter to it
+        reach = self._call.registered.reach if self._call.registered is not None else None
+        self.says += _met(result, reach, only_keys=not code)  # what a line did without did not matter to it
         return code if code >= 0 else 128 - code
 
 
@@ -378,16 +381,18 @@ def _receipt(result: Result) -> Sequence[str]:
     return (f"`licet receipts show {result.receipt}` says why",) if result.receipt else ()
 
 
-def _met(result: Result, *, only_keys: bool) -> list[str]:
-    """What the proxy refused, since many programs do not say it; or only requests that had keys in them."""
-    refused = [event for event in result.events if isinstance(event, CapabilityDenied)]
+def _met(result: Result, reach: Reach | None, *, only_keys: bool) -> list[str]:
+    """What was refused, since many programs do not say it; of connections perhaps only requests with keys in them."""
+    deletes = refused_deletes_line(result.events, reach)
+    refused = [event for event in result.events if isinstance(event, CapabilityDenied) and not refused_delete(event)]
     if only_keys:
         refused = [event for event in refused if event.reason == "SECRET_NOT_DECLARED"]
     found = list(dict.fromkeys(visible(f"{one.capability} was refused") for one in refused))
     more = [f"{len(found) - REFUSALS_SHOWN} more were refused"] if len(found) > REFUSALS_SHOWN else []
     if any(one.reason in REASON_OF_DOMAIN.values() for one in refused) and result.receipt:
         more.append(f"a person can allow it with `licet allow {result.receipt}`")
-    return [*found[:REFUSALS_SHOWN], *more, *(_receipt(result) if found else ())]
+    lines = [*([deletes] if deletes else []), *found[:REFUSALS_SHOWN], *more]
+    return [*lines, *(_receipt(result) if lines else ())]
 
 
 def _last_directory(file: str, grant: Grant) -> str | None:

@@ -182,7 +182,7 @@ def _facts(surface: Surface) -> Iterator[str]:
     if surface.approvals.delete != "call":
         lacking = surface.approvals.delete == "manifest" and surface.standing is None
         yield (
-            "deletes ask once a session: no standing approval"
+            "deletes ask once a session, or only what is new goes: no standing approval"
             if lacking
             else f"deletes ask {_DELETES_ASK[surface.approvals.delete]}"
         )

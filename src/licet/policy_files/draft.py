@@ -513,7 +513,7 @@ def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
         *_offered_keys(needs.variables),
         "",
         "  # Nobody is asked about writes, since you have accepted this file. Agents and builds rename and delete",
-        "  # files all the time: you agree to that in `licet trust`, for 30 days; without it you are asked once.",
+        "  # files all the time: you agree to that in `licet trust`, for 30 days; else they delete what they made.",
         "  approvals: {write: manifest, delete: manifest, expires_seconds: 3600}",
         f"  budget: {{max_calls_per_day: {100_000 if hooks else 10_000}}}  # {_CALLS[hooks]}; class full needs a limit",
         "",

@@ -67,6 +67,7 @@ def kernel_paths(
     program: bool = False,
     missing: Collection[str] = (),
     real: RealPaths | None = None,
+    judged: bool = False,
 ) -> KernelPaths:
     """The part of a call's files that the kernel can grant; a private root mounts over closed files.
 
@@ -78,10 +79,11 @@ def kernel_paths(
     first; those that could not be are `missing`. A link cannot be a mount point: if one leads to a closed path, nothing
     in its directory can be removed or renamed.
 
-    `real` has the paths that the caller has resolved for the same walls.
+    `real` has the paths that the caller has resolved for the same walls. `judged` gives the right to remove also where
+    nobody has approved deletes: another process then judges each removal, and every rename needs that right.
     """
     reach, real = grant.reach, RealPaths() if real is None else real
-    granted = _granted(reach)
+    granted = _granted(reach, judged=judged)
     reads, writes, deletes = granted.reads, granted.writes, granted.deletes
     unread, unwritten = granted.unread, granted.unwritten
     undeleted = tuple({*unwritten, *granted.undeleted, *unread})
@@ -137,12 +139,13 @@ class _Granted(Struct, frozen=True):
     undeleted: tuple[str, ...]
 
 
-def _granted(reach: Reach) -> _Granted:
+def _granted(reach: Reach, *, judged: bool = False) -> _Granted:
     held, effect = held_paths(reach.grant), reach.effect
     reads = _roots(reach, held, "read")
     writes = _roots(reach, held, "write") if effect not in (None, "read_only") else {}
     # Any other delete asks an approver when it happens, which the kernel cannot do.
-    deletable = held if effect == "destructive" else held_paths(reach.free_deletes)
+    free = reach.judged_deletes if judged else reach.free_deletes
+    deletable = held if effect == "destructive" else held_paths(free)
     deletes = _roots(reach, deletable, "delete")
     unread = _with_second_names(reads, held.denied("read"))
     unwritten = _with_second_names({**writes, **deletes}, held.denied("write"))
@@ -160,9 +163,9 @@ def _with_second_names(roots: Mapping[str, str], closed: tuple[str, ...]) -> tup
     return (*closed, *second_names(tuple(roots.values()), closed)) if roots else closed
 
 
-def closed_names(grant: Grant) -> list[str]:
+def closed_names(grant: Grant, *, judged: bool = False) -> list[str]:
     """The closed paths that a program could make, were they missing, and for which something empty stands meanwhile."""
-    granted = _granted(grant.reach)
+    granted = _granted(grant.reach, judged=judged)
     roots = (*granted.writes.values(), *granted.deletes.values())
     unused = _unused(_protecting_rules(grant.reach))
     closed = dict.fromkeys((*granted.unwritten, *granted.unread))
@@ -397,6 +400,8 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
     texts += (f"read-only {path}" for path in mounts["read"] if inside(path, mounts["write"]))
     texts += (f"keep in place {path}" for path in mounts["hold"])
     texts += _worded(granted)
+    if orders["removals"] is not None:
+        texts.append("of what may be deleted: scratch, and what was made since the program or its session began")
     if orders["network"] and any(rule.domain == "network" for rule in reach.grant.allow):
         texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
     else:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from licet.sandbox.kernel import births
 from licet.sandbox.limits import MOST_SCRATCH_ENTRIES, MOST_SESSION_ENTRIES, SESSION_SCRATCH_SECONDS
 
 _TEMPORARY = ("/tmp", "/var/tmp", "/usr/tmp")  # noqa: S108 - as in `tempfile`, which takes long to import
@@ -130,6 +131,7 @@ class SessionScratch(NamedTuple):
     """The directory of one session on the host; programs see directories in it, and never the directory itself."""
 
     directory: str
+    began: int | None = None  # when the session began: what was made since then, its lines may remove
 
     @property
     def state(self) -> str:
@@ -178,7 +180,8 @@ def session_scratch(name: str, size: int) -> Iterator[SessionScratch]:
     then this raises `OSError`, as it does if nothing can be made.
     """
     with _held(_directory_of(name)) as lock:
-        scratch = SessionScratch(_directory_of(name))
+        directory = _directory_of(name)
+        scratch = SessionScratch(directory, births.birth(directory))
         if scratch.exceeds(size):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _empty(scratch)

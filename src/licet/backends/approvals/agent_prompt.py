@@ -34,7 +34,7 @@ class AgentPrompt:
         if self._first is not None:
             found = await answer_of(self._first, question)
             answer = found if isinstance(found, Answered) else Answered(found, ("callback",))
-        if answer.answer != "absent" or question.signed:
+        if answer.answer != "absent" or question.signed or question.optional:
             return answer
         self.asked.append(question)
         # `asks_again`: the session must not remember it. The acts of the question are of this call alone.

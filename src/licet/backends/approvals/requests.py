@@ -196,6 +196,8 @@ class ApprovalStore(ABC):
                 return Judged(self.waiting("absent", kept))
         # Approvals that expired unused are reported once, together with the request that replaces them.
         late = any(now >= kept.request.expires and not (kept.used or kept.denied) for kept in same)
+        if question.optional:  # what nobody waits for would only fill the list
+            return Judged(Answered("absent"))
         return Judged(Answered("expired" if late else "absent"), "open")
 
     def waiting(self, answer: Literal["expired", "absent"], kept: StoredRequest) -> Answered:

@@ -98,6 +98,12 @@ def delete_ground(reach: Reach, use: Use) -> Ground:
     return Ground("APPROVAL_REQUIRED", f"each delete asks at class {reach.effect}", reach.class_origin, fix)
 
 
+def unapproved_deletes_ground(reach: Reach) -> Ground:
+    """Why a program was refused to remove what it has not made itself."""
+    text = "nobody has approved deletes, so only what was made meanwhile may go"
+    return Ground("APPROVAL_REQUIRED", text, reach.delete_origin, _settled(reach, "manifest"))
+
+
 def _with_call(reach: Reach) -> str:
     return "once a session" if reach.approval == "session" else "together with the call"
 
@@ -200,6 +206,8 @@ def _unmet(usage: Usage) -> tuple[Ground, ...]:
 
 def _asked(request: Request, manifest: Manifest, reach: Reach, usage: Usage) -> Ask | None:
     """Ask for the first missing approval, and list the others; None if none is missing."""
+    if request.narrowed:
+        reach = reach.without_approved_deletes
     if request.asked or _unmet(usage):
         found = [*_arguments_ask(request, manifest, reach, usage)]
     else:

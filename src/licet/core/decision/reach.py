@@ -47,6 +47,7 @@ from licet.core.decision.request import REASON_OF_DOMAIN, Ground, Reason
 from licet.core.policy.layer import (
     CLASSES,
     ELEVATED,
+    FILE_DELETES,
     LEVELS,
     EffectClass,
     Layer,
@@ -165,6 +166,24 @@ class Reach(Compared, frozen=True):
     def asks_deletes(self) -> bool:
         """Whether the approval of a call covers deletes of files, which then do not ask one by one."""
         return self.delete_approval == "session" and bool(self.free_deletes)
+
+    @property
+    def asks_deletes_alone(self) -> bool:
+        """Whether a call asks a person about deletes of files, and about nothing else."""
+        return self.asks_deletes and bool(self.approved_by)
+
+    @property
+    def without_approved_deletes(self) -> "Reach":
+        """The same reach for a call that runs though nobody has approved its deletes: each asks, or is judged."""
+        if not self.asks_deletes_alone:
+            return self
+        return replace(self, approval=None, delete_approval="call", free_deletes=CapabilitySet())
+
+    @property
+    def judged_deletes(self) -> CapabilitySet:
+        """The deletes of files that nobody has approved: a program removes there only what it has made itself."""
+        is_judged = self.effect == "full" and not self.free_deletes
+        return self.grant & FILE_DELETES if is_judged else CapabilitySet()
 
     @property
     def standing(self) -> StandingApproval | None:

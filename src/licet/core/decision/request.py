@@ -119,6 +119,7 @@ class Request(Struct, frozen=True):
     arguments: str = ""  # the digest of the arguments
     likely: tuple[Use, ...] = ()  # deletes that its arguments name: asked about together with the call, if it asks
     asked: tuple[str, ...] = ()  # the arguments with a value that the policy asks about
+    narrowed: bool = False  # it runs without an approval of its deletes, and then each of them asks or is judged
 
 
 class RequestAsSent(Request, frozen=True):

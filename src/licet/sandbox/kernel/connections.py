@@ -101,7 +101,7 @@ class Connections:
         made = open_file(notice.thread, _signed(notice.arguments[0]))
         target = -1
         try:
-            restricted = _is_marked(notice.thread)
+            restricted = is_marked(notice.thread)
             alone = restricted and _is_alone(notice.thread)
             if not waits(calls.listener, notice):  # all this may have been that of another thread
                 raise OSError(errno.ESRCH, "the caller is gone")
@@ -189,7 +189,8 @@ def _mark(thread: int) -> None:
     )
 
 
-def _is_marked(thread: int) -> bool:
+def is_marked(thread: int) -> bool:
+    """Whether a process has restricted itself with Landlock, or one that it comes from."""
     found = ctypes.create_string_buffer(_PAIR.size)
     system_calls.syscall(
         "prlimit64", system_calls.NUMBERS[system_calls.machine()]["prlimit64"], thread, _RTTIME, None, found

@@ -15,6 +15,7 @@ from functools import cache
 from typing import NamedTuple
 
 from licet.sandbox.kernel import seccomp, system_calls
+from licet.sandbox.limits import LONGEST_PATH
 
 if sys.platform != "win32":
     import fcntl
@@ -26,6 +27,7 @@ _ADD_FILE = 0x40182103
 _GO_ON, _AND_ANSWER = 1, 2
 _NOTICE, _ANSWER, _ADDED = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI"), struct.Struct("=QIIII")
 _SIZES = (_NOTICE.size, _ANSWER.size, 64)
+_PAGE = 4096  # bytes; the smallest page of any machine: memory is there or missing in such pieces
 
 
 class Notice(NamedTuple):
@@ -134,6 +136,20 @@ def memory(thread: int, address: int, size: int) -> bytes:
     if system_calls.syscall("process_vm_readv", number, thread, near, 1, far, 1, 0) != size:
         raise OSError(errno.EFAULT, "the memory of the caller ends there")
     return buffer.raw
+
+
+def path(thread: int, address: int) -> bytes:
+    """A copy of the path at an address in the memory of a thread; EFAULT without its end, ENAMETOOLONG if it is long.
+
+    It is read page by page: what follows its end may not be there.
+    """
+    text = memory(thread, address, -address % _PAGE or _PAGE)
+    while b"\0" not in text and len(text) < LONGEST_PATH:
+        text += memory(thread, address + len(text), _PAGE)
+    found = text.partition(b"\0")[0]
+    if len(found) >= LONGEST_PATH:
+        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+    return found
 
 
 def open_file(thread: int, number: int) -> int:

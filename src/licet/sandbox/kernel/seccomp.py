@@ -119,6 +119,7 @@ _WHITEOUT = 4  # leaves an entry where the renamed file was
 
 # Calls that make an entry in a directory whatever their arguments are; `open` makes one with some flags.
 _MAKING: Final = "creat mkdir mkdirat mknod mknodat symlink symlinkat link linkat bind"
+_REMOVING: Final = "unlink unlinkat rmdir"
 
 # Duplicating, flags, locks, sizes of pipes, seals, hints. Not F_SETOWN and F_SETSIG, which send signals to other
 # processes, nor F_SETLEASE and F_NOTIFY, which block or watch other processes that open a file.
@@ -157,13 +158,15 @@ def call_rules(
     unix: Unix = "none",
     traces: bool = False,
     counts: bool = False,
+    removals: bool = False,
 ) -> Mapping[str, CallRule]:
     """The rule for each call, by name; other calls are refused.
 
     `unix`: whether unix sockets can be made, whose connections are judged by another process, or this is that process.
     `fenced`: Landlock or a pid namespace confines signals; otherwise a process may signal only itself.
     `abi`: the version of Landlock, whose gaps are closed here. `traces`: whether this process may stop others.
-    `counts`: calls that may make an entry in a directory ask, because they are counted.
+    `counts`: calls that may make an entry in a directory ask, because they are counted. `removals`: calls that remove
+    a name ask, because another process removes it.
     """
     found = dict.fromkeys(_names(_PLAIN, _WITH_EXECUTE * execute, _WITH_FORK * fork, _WITH_INET * inet), YES)
     found |= _always(execute=execute)
@@ -226,6 +229,8 @@ def call_rules(
         # FIFOs only: no devices, and regular files are made by `open`. Landlock checks where they are made.
         for name, mode in (("mknod", 1), ("mknodat", 2)):
             found[name] = _if(ArgumentTest(mode, (_FIFO,), _KIND_OF_FILE | _SET_IDS))
+    if removals:
+        found |= dict.fromkeys(_names(_REMOVING), ASK)
     return {**found, **_counted(found)} if counts else found
 
 
@@ -339,6 +344,7 @@ def program(
     unix: Unix = "none",
     traces: bool = False,
     counts: bool = False,
+    removals: bool = False,
 ) -> bytes:
     """Build a filter.
 
@@ -350,11 +356,11 @@ def program(
     them inside. abi: the version of Landlock whose gaps are to be closed; this kernel's if not given.
     unix: `asks` for unix sockets, with `inet`, in a filter that has a listener; `judges` for the process that has it.
     traces: other processes may be traced, which is how the first process of a namespace stops them.
-    counts: calls that may make an entry in a directory ask too.
+    counts: calls that may make an entry in a directory ask too. removals: calls that remove a name do.
     """
     version = landlock.abi() if abi is None else abi
     built, places = _built(
-        system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix, traces, counts
+        system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix, traces, counts, removals
     )
     own = {OWN_PID: own_pid or 0, OWN_USER: os.getuid(), OWN_GROUP: os.getgid()}
     patched = bytearray(built)
@@ -387,6 +393,7 @@ def _built(
     unix: Unix = "none",
     traces: bool = False,
     counts: bool = False,
+    removals: bool = False,
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
     """The filter as bytes, and the placeholders in them with their offsets."""
     if machine not in system_calls.NUMBERS:
@@ -401,6 +408,7 @@ def _built(
         unix=unix,
         traces=traces,
         counts=counts,
+        removals=removals,
     )
     of_number = {number: allowed.get(name, NO) for name, number in system_calls.NUMBERS[machine].items()}
     end = max(of_number) + 1

@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 from licet.sandbox.kernel import (
+    births,
     connections,
     counted_entries,
     cover_watch,
@@ -30,6 +31,7 @@ from licet.sandbox.kernel import (
     landlock,
     namespaces,
     notifications,
+    removals,
     seccomp,
     supervised_calls,
     system_calls,
@@ -40,6 +42,7 @@ from licet.sandbox.limits import (
     LARGEST_ORDERS,
     LAUNCHER_BACKLOG,
     LONGEST_ENDING,
+    LONGEST_REASON,
     MEASURED_AT_ONCE,
     PROGRAM_LOOK_SECONDS,
 )
@@ -61,8 +64,9 @@ def main(control: int, ending: int) -> None:
     try:
         hardening.close_all_but((0, 1, 2, control, ending))  # files of the supervisor
         orders, count = _orders(host)
+        began = births.now()
         if orders["namespaces"]:
-            _in_namespaces(orders, host, ending, count)
+            _in_namespaces(orders, host, ending, count, began)
         if orders["own_terminal"]:
             _take_terminal()
         hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
@@ -77,8 +81,9 @@ def main(control: int, ending: int) -> None:
 
 def prepare() -> None:
     """Build the seccomp filters in advance; forks of this process then have them."""
-    orders = {"namespaces": True, "landlock": landlock.abi(), "unix": True}
+    orders = {"namespaces": True, "landlock": landlock.abi(), "unix": True, "removals": None}
     _filter(orders)
+    _filter({**orders, "removals": {}})
     _filter_of_first(orders)
 
 
@@ -120,9 +125,9 @@ def _report_error(host: socket.socket, wrong: OSError) -> NoReturn:
 
 
 def _in_namespaces(
-    orders: dict[str, Any], host: socket.socket, ending: int, count: entry_count.EntryCount | None
+    orders: dict[str, Any], host: socket.socket, ending: int, count: entry_count.EntryCount | None, began: int
 ) -> NoReturn:
-    """Enter new namespaces, wait for the program in them, and end as it ended."""
+    """Enter new namespaces, wait for the program in them, and end as it ended. `began` is when the run began."""
     namespaces.enter()
     if orders["network"]:
         _pass_out(host, _listening())
@@ -136,7 +141,7 @@ def _in_namespaces(
         try:
             os.close(watched)
             near.close()
-            _first_process(orders, host, alive, saying, far, count)
+            _first_process(orders, host, alive, saying, far, count, began)
         except OSError as wrong:
             _report_error(host, wrong)
         finally:
@@ -151,10 +156,10 @@ def _in_namespaces(
         watch = covers if covers.begin() else None
     why = _pass_on_until_the_end(first, watch)  # the kernel then ends everything in its namespace
     if why:
-        os.write(ending, f"CLOSED_FILE_REPLACED {why}".encode(errors="backslashreplace")[:LONGEST_ENDING])
+        os.write(ending, f"CLOSED_FILE_REPLACED {why}".encode(errors="backslashreplace")[:LONGEST_REASON])
         _exit_like(signal.SIGKILL)
-    status, _, limit = (os.read(said, 64) or str(FAILED << 8).encode()).partition(b" ")
-    os.write(ending, limit)  # the limit that ended it; the exit status is that of this process
+    status, _, report = (os.read(said, LONGEST_ENDING) or str(FAILED << 8).encode()).partition(b" ")
+    os.write(ending, report)  # the limit that ended it, and what was refused; the status is that of this process
     _exit_like(int(status))
 
 
@@ -227,6 +232,7 @@ def _first_process(
     saying: int,
     watch: socket.socket,
     count: entry_count.EntryCount | None,
+    began: int,
 ) -> NoReturn:
     """The init process of the new namespace, behind the same walls as the binary."""
     hardening.die_with(0)  # a parent in another namespace has no id here
@@ -259,6 +265,7 @@ def _first_process(
     files += () if terminal is None else (terminal,)
     hardening.harden(limits=_limits(orders), keep_fds=files, keep_capabilities=keep)
     _restrict_files(orders)
+    judged = _removals(orders, began)
     near, far = socket.socketpair()
     binary = os.fork()
     if not binary:
@@ -283,17 +290,28 @@ def _first_process(
     near.close()
     seccomp.install(_filter_of_first(orders))
     counted = () if count is None else (counted_entries.CountedEntries(count),)
-    supervised = [
-        SupervisedCalls(listener, (connections.Connections(orders["sockets"]), *counted)) for listener in listeners
-    ]
+    judges = connections.Connections(orders["sockets"]), *judged, *counted
+    supervised = [SupervisedCalls(listener, judges) for listener in listeners]
     for calls in supervised:
         calls.start()
     status, crowded = _wait_for(binary, orders["limits"], supervised, watch, terminal)
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     if any(counter.refused for counter in counted):
         limit = limit or "LIMIT_PATHS"
-    os.write(saying, f"{status} {limit if status else ''}".encode())
+    refused = "".join(f"\n{json.dumps(judge.report)}" for judge in judged)
+    os.write(saying, f"{status} {limit if status else ''}{refused}".encode())
     os._exit(0)
+
+
+def _removals(orders: dict[str, Any], began: int) -> tuple[removals.Removals, ...]:
+    """What judges deletes that nobody has approved, if there are some. Files that are made from now on are new."""
+    judged = orders["removals"]
+    if judged is None:
+        return ()
+    since = began if judged["since"] is None else min(began, judged["since"])
+    known = births.Births(since, judged["directories"])
+    known.wait()
+    return (removals.Removals(known, judged["scratch"]),)
 
 
 def _copies(mounts: dict[str, Any]) -> Iterator[namespaces.Copy]:
@@ -492,6 +510,7 @@ def _filter(orders: dict[str, Any]) -> bytes:
         abi=version,
         unix=unix,
         counts=orders.get("entries") is not None,
+        removals=orders["removals"] is not None,
     )
 
 

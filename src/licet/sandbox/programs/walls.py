@@ -206,13 +206,14 @@ class _CallWalls:
         self._unix = self._spaces and support.wall_holds(probe.SOCKETS)
         # The process that makes the connections counts too.
         self._most = None if not self._unix or grant.outlives_calls else limits.get("written_paths")
+        self._judges = self._unix and bool(grant.reach.judged_deletes)  # the same process makes the removals
 
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
         limits, placeholders = self._limits, Placeholders()
         make_output_directories(self._grant.reach)
         try:
-            closed = closed_names(self._grant) if self._spaces else []
+            closed = closed_names(self._grant, judged=self._judges) if self._spaces else []
             return self._around(command, limits, placeholders, placeholders.hold(closed), closed)
         except BaseException:
             placeholders.release()
@@ -228,7 +229,9 @@ class _CallWalls:
     ) -> Command:
         # Of this start alone, and looked at once the missing names are held: a line may have left links for the next.
         real = RealPaths()
-        paths = kernel_paths(self._grant, private_root=self._spaces, program=True, missing=missing, real=real)
+        paths = kernel_paths(
+            self._grant, private_root=self._spaces, program=True, missing=missing, real=real, judged=self._judges
+        )
         own = of_binary(command, self._grant.reach)
         sockets = granted_sockets(self._grant.reach) if self._unix else ()
         unread = held_paths(self._grant.capabilities).denied("read")
@@ -289,6 +292,7 @@ class _CallWalls:
                 "unix": self._unix,
                 "sockets": [(one.real, one.device, one.inode) for one in sockets],
                 "entries": self._most,
+                "removals": self._removals(paths, (*rights, *kept.covered)) if self._judges else None,
                 "scratch": ([*places], limits["scratch_mb"] * _MB),
                 "memory": [*(place for place in places if place not in kept.places), *kept.covered],
                 "lasting": dict(kept.places),
@@ -322,7 +326,8 @@ class _CallWalls:
             self._grant.program_access = self._grant.program_access.with_program(rules_text)
             removed = None if self._spaces or self._lasting is not None else scratch
             meter = None if self._most is None else self._grant.meter
-            watch = LauncherClient(orders, self._egress(), removed, placeholders, meter, cache_lock)
+            refused = self._grant.note_unapproved
+            watch = LauncherClient(orders, self._egress(), removed, placeholders, meter, cache_lock, refused)
         except BaseException:
             if cache_lock is not None:
                 os.close(cache_lock)
@@ -339,6 +344,11 @@ class _CallWalls:
             lock = self._cache.open(os.path.realpath(self._grant.reach.manifest.origin.file))
             return PLACE if self._spaces else self._cache.files, lock
         return "", None
+
+    def _removals(self, paths: KernelPaths, places: Iterable[str]) -> Mapping[str, Any]:
+        """What may be removed though nobody has approved deletes: all in scratch, and what was made since."""
+        since = None if self._lasting is None else self._lasting.began
+        return {"since": since, "directories": paths.write, "scratch": [*places, SHARED_MEMORY]}
 
     def _places_of_host(self) -> Mapping[str, int]:
         """Scratch where there is no private root."""
@@ -670,8 +680,9 @@ class LauncherClient:
         placeholders: Placeholders | None = None,
         meter: Meter | None = None,
         cache_lock: int | None = None,
+        refused_deletes: Callable[[Sequence[str], int], None] = lambda paths, count: None,
     ) -> None:
-        self._limits, self._cache_lock = orders["limits"], cache_lock
+        self._limits, self._cache_lock, self._refused_deletes = orders["limits"], cache_lock, refused_deletes
         self.has_jobs = bool(orders["namespaces"])  # the first process there lets a stopped program go on
         self._placeholders = placeholders or Placeholders()
         self._ending, ending = os.pipe()
@@ -703,9 +714,7 @@ class LauncherClient:
             await self._task
         self._near.close()
         with suppress(BlockingIOError):  # no reason was reported
-            name, _, detail = os.read(self._ending, LONGEST_ENDING).decode(errors="replace").partition(" ")
-            self._limit = next((reason for reason in _OF_LAUNCHERS if reason == name), "")
-            self.detail = visible(detail) if self._limit else ""
+            self._take_report(os.read(self._ending, LONGEST_ENDING).decode(errors="replace"))
         os.close(self._ending)
         if self._cache_lock is not None:
             os.close(self._cache_lock)
@@ -717,6 +726,19 @@ class LauncherClient:
         if self._scratch is not None:
             await asyncio.to_thread(scratches.remove, self._scratch)
         return _start_error(bytes(self._said))
+
+    def _take_report(self, text: str) -> None:
+        """Take what the walls say: the limit that ended the program, why, and in a second line the refused deletes."""
+        name, _, detail = text.partition(" ")
+        refused = ""
+        if name != "CLOSED_FILE_REPLACED":  # of this there is a text, and nothing else
+            name, _, refused = text.partition("\n")
+            detail = ""
+        self._limit = next((reason for reason in _OF_LAUNCHERS if reason == name), "")
+        self.detail = visible(detail) if self._limit else ""
+        if refused:
+            report = json.loads(refused)
+            self._refused_deletes(report["paths"], report["count"])
 
     def limit(self, used: Used) -> Reason | Literal[""]:
         """Which limit ended the program, as the kernel and the first process of its namespace report it."""
