@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,7 +85,7 @@ def held(where: Path) -> list[str]:
     return [f"fs:{action}:{where}" for action in ("read", "write", "delete")]
 
 
-def run(where: Path, code: str, *, deletes: str = "call", **given: object) -> tuple[str, Programs]:
+def run(where: Path, code: str, *, deletes: str = "call", **given: Any) -> tuple[str, Programs]:
     programs = Programs("namespaces", held(where), effect="full", deletes=deletes, **given)
     return programs.python(f"{code}\nprint('done')", cwd=str(where)), programs
 
