@@ -400,7 +400,7 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
     texts += (f"read-only {path}" for path in mounts["read"] if inside(path, mounts["write"]))
     texts += (f"keep in place {path}" for path in mounts["hold"])
     texts += _worded(granted)
-    if orders["removals"] is not None:
+    if orders.get("removals") is not None:
         texts.append("of what may be deleted: scratch, and what was made since the program or its session began")
     if orders["network"] and any(rule.domain == "network" for rule in reach.grant.allow):
         texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
