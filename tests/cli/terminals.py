@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import warm
 
-PATIENCE = 25  # seconds: something that hangs, not something that is slow
+PATIENCE = 120  # seconds: something that hangs, not something that is slow
 
 # The first terminal that the leader of a session opens becomes its controlling terminal, which is `/dev/tty`.
 _LEADING = "import os; os.setsid(); os.close(os.open(os.ttyname(0), os.O_RDWR))"
