@@ -40,14 +40,11 @@ install: ## licet for you, without this checkout: in ~/.local/lib/licet, and the
 transcripts: .venv ## play the example agents, and write what happened
 	@$(BIN)/python examples/transcripts.py
 
-test: .venv ## lint, tests, a sample of mutants and of another Python, and the built wheel: what must hold before a commit
+test: .venv ## lint, tests and the built wheel: what must hold before a commit
 	@$(MAKE) --no-print-directory -j2 lint compiled-tests
 	@echo "· tests (15 examples for each property, and a sample of the cases that cost most; all: make test-all)"
 	@echo "· skipped here: what needs official SDKs, public MCP servers or agent frameworks (make test-peers)"
 	@$(PYTEST)
-	@WORKERS=$(WORKERS) scripts/test-interpreters --sample 3.11 3.12 3.13
-	@echo "· mutants, a sample"
-	@$(MAKE) --no-print-directory mutants-sample
 
 check: lint ## the inner loop: lint, and the tests of what decides (core, guard, spec)
 	@$(PYTEST) tests/core tests/guard tests/spec tests/test_architecture.py
