@@ -120,7 +120,8 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
             if self.code == "execution_failed" and self.reason in _ASKED:
                 lines.append(ran_until(money_text(self.cost_usd)))
         if self.programs is not None and self.programs.missing:
-            lines.append(f"  {'degraded':<14}its programs ran without {', '.join(self.programs.missing)}")
+            label = "walls" if self.programs.is_whole else "degraded"
+            lines.append(f"  {label:<14}its programs ran without {', '.join(self.programs.missing)}")
         if self.repeats:
             lines.append(f"  {'repeats':<14}{self.repeats}: nothing ran again")
         return "\n".join([*lines, f"  {'receipt':<14}{self.receipt or 'none'}"])

@@ -507,6 +507,8 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
     texts += _worded(granted)
     if orders["network"] and any(rule.domain == "network" for rule in reach.grant.allow):
         texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
+    elif orders["supervised"]:
+        texts.append("connect to its own listeners alone")
     else:
         texts.append("connect inside its own network alone" if orders["namespaces"] else "connect nowhere")
     return access(*_texts(reach.grant), texts, _worded(own, scratch=orders["scratch"][0]))

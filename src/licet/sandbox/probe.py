@@ -166,9 +166,10 @@ WORKER_WALLS: Final = ("landlock", "seccomp", "hardening")
 # The walls of a level; all of them must hold. Programs also get namespaces if the machine has them.
 _OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {"restricted": WORKER_WALLS, "isolated": WORKER_WALLS, "native": ()}
 NAMESPACES: Final = ("namespaces", "private root")
+SUPERVISED: Final = "supervised calls"  # as `execution` has it: where there are no namespaces, these take their place
 SOCKETS: Final = "unix sockets"  # where this does not hold, programs have none
 ENTRIES: Final = "limit of entries"  # where this does not hold, what a tool makes in directories itself is not counted
-WALLS: Final = (*WORKER_WALLS, *NAMESPACES, SOCKETS, ENTRIES)
+WALLS: Final = (*WORKER_WALLS, *NAMESPACES, SUPERVISED, SOCKETS, ENTRIES)
 
 
 class Attempted(Struct, frozen=True):
@@ -200,6 +201,11 @@ class Support(Struct, frozen=True):
     def namespaces(self) -> bool:
         """Whether programs get namespaces and a private root."""
         return all(map(self.wall_holds, NAMESPACES))
+
+    @property
+    def supervised(self) -> bool:
+        """Whether programs, which get no namespaces, have a supervisor that makes their calls instead."""
+        return not self.namespaces and self.wall_holds(SUPERVISED)
 
     def keeps(self, level: "Level") -> bool:
         """Whether all walls of a level hold."""
@@ -324,14 +330,17 @@ def _expected() -> Support | None:
         return None
 
 
-def look() -> Support:
-    """Make the attempts now, in a new interpreter."""
+def look(*, namespaces: bool = True) -> Support:
+    """Make the attempts now, in a new interpreter; without `namespaces` as on a machine that has none."""
     if sys.platform != "linux":
         return Support(0, (), "this system is not Linux")
     try:
         # The attempts have their scratch where walled calls will have it.
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
-            own_interpreter("from licet.sandbox.attempts import main; main()"),
+            [
+                *own_interpreter("from licet.sandbox.attempts import main; main()"),
+                *(() if namespaces else ("without-namespaces",)),
+            ],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False,
             cwd="/", env={**libraries(), **scratch_places()},
         )  # fmt: skip

@@ -28,13 +28,16 @@ from licet.sandbox.kernel import (
     frozen,
     hardening,
     landlock,
+    metadata,
     namespaces,
     notifications,
     seccomp,
+    shared_sockets,
+    signals,
     supervised_calls,
     system_calls,
 )
-from licet.sandbox.kernel.supervised_calls import SupervisedCalls
+from licet.sandbox.kernel.supervised_calls import Judge, SupervisedCalls
 from licet.sandbox.limits import (
     FREEZE_SECONDS,
     LARGEST_ORDERS,
@@ -60,6 +63,8 @@ def main(control: int, ending: int) -> None:
         orders, count = _orders(host)
         if orders["namespaces"]:
             _in_namespaces(orders, host, ending, count)
+        if orders["supervised"]:
+            _beside_the_machine(orders, host, ending, count)
         if orders["own_terminal"]:
             _take_terminal()
         hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
@@ -74,7 +79,7 @@ def main(control: int, ending: int) -> None:
 
 def prepare() -> None:
     """Build the seccomp filters in advance; forks of this process then have them."""
-    orders = {"namespaces": True, "landlock": landlock.abi(), "unix": True}
+    orders = {"namespaces": True, "supervised": False, "landlock": landlock.abi(), "unix": True}
     _filter(orders)
     _filter_of_first(orders)
 
@@ -275,8 +280,8 @@ def _first_process(
     _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
     near.close()
     seccomp.install(_filter_of_first(orders))
-    counted = () if count is None else (counted_entries.CountedEntries(count),)
-    supervised = [SupervisedCalls(listener, (connections.Connections(), *counted)) for listener in listeners]
+    counted = _counting(count)
+    supervised = [SupervisedCalls(listener, _judges(orders, counted)) for listener in listeners]
     for calls in supervised:
         calls.start()
     status, crowded = _wait_for(binary, orders["limits"], supervised, watch)
@@ -285,6 +290,15 @@ def _first_process(
         limit = limit or "LIMIT_PATHS"
     os.write(saying, f"{status} {limit if status else ''}".encode())
     os._exit(0)
+
+
+def _counting(count: entry_count.EntryCount | None) -> tuple[counted_entries.CountedEntries, ...]:
+    return () if count is None else (counted_entries.CountedEntries(count),)
+
+
+def _judges(orders: dict[str, Any], others: Sequence[Judge], beside: Sequence[Judge] = ()) -> Sequence[Judge]:
+    """The judges of a program's calls. `beside` are those for a program that shares processes with the machine."""
+    return (*(beside or (connections.Connections(),)), *others)
 
 
 def _copies(mounts: dict[str, Any]) -> Iterator[namespaces.Copy]:
@@ -427,6 +441,129 @@ def _exit_like(status: int) -> NoReturn:
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
+# Beside the processes of the machine ---------------------------------------------------------------------------------
+
+
+def _beside_the_machine(
+    orders: dict[str, Any], host: socket.socket, ending: int, count: entry_count.EntryCount | None
+) -> NoReturn:
+    """Start the binary without namespaces, answer its calls, and end as it ended.
+
+    This process is behind the same Landlock rules, with a domain around that of the binary: so it can look into the
+    processes of the run and no others, and they can neither look into it nor, from Landlock's version 6 on, signal it.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    hardening.adopt_orphans()  # Yama lets this process look into its descendants alone
+    os.umask(0o077)
+    door = _proxy_door(host) if orders["network"] else None
+    diagnostics = shared_sockets.diagnostics()
+    near, far = socket.socketpair()
+    kept = (*(() if door is None else door.files), *(() if diagnostics is None else (diagnostics.fileno(),)))
+    files = (0, 1, 2, host.fileno(), near.fileno(), far.fileno(), ending, *kept)
+    limits = _limits(orders)
+    hardening.harden(limits=limits, keep_fds=(*files, *(() if count is None else (count.file,))))
+    rules = [landlock.PathRule(path, access) for path, access, _ in orders["rules"]]
+    written, seen = _paths_with(rules, landlock.WRITE_FILE), _paths_with(rules, landlock.READ_FILE)
+    _restrict_files(orders)
+    inner = _inner_rules(orders)
+    own = os.getpid()
+    binary = os.fork()
+    if not binary:
+        try:
+            os.close(ending)
+            near.close()
+            hardening.die_with(own)
+            _lead(orders["own_terminal"])
+            landlock.restrict(inner)
+            os.close(inner)
+            listener = notifications.install(_filter(orders))
+            socket.send_fds(far, [b"L"], [listener])
+            os.close(listener)
+            far.close()
+            _exec(orders)
+        except OSError as error:
+            _report_error(host, error)
+        finally:
+            os._exit(FAILED)
+    host.close()
+    far.close()
+    os.close(inner)
+    for stream in (0, 1, 2):  # only the binary has its pipes open, so that they end with it
+        os.close(stream)
+    _reset_signals()
+    _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
+    near.close()
+    counted = _counting(count)
+    sockets = shared_sockets.SharedSockets(door, diagnostics, count)
+    beside: list[Judge] = [sockets, metadata.Metadata(written, seen)]
+    if orders["landlock"] < landlock.SIGNALS_SINCE:
+        beside.append(signals.Signals())
+    seccomp.install(_filter_of_first(orders))
+    supervised = [SupervisedCalls(listener, _judges(orders, counted, beside)) for listener in listeners]
+    for calls in supervised:
+        calls.start()
+    status, crowded = _wait_beside(binary, orders["limits"], supervised)
+    reason = "LIMIT_PROCESSES" if crowded else "LIMIT_PATHS" if any(counter.refused for counter in counted) else ""
+    if status and reason:
+        os.write(ending, reason.encode())
+    _exit_like(status)
+
+
+def _proxy_door(host: socket.socket) -> shared_sockets.ProxyDoor:
+    """Where the connections of the program to its proxy are made; the host takes them from the other end."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _pass_out(host, far)
+    return shared_sockets.ProxyDoor(namespaces.PROXY, near)
+
+
+def _paths_with(rules: Sequence[landlock.PathRule], access: int) -> frozenset[str]:
+    """The real paths of rules with a right, without devices: their modes and owners hold for the whole machine."""
+    paths = (os.path.realpath(path) for path, rights in rules if rights & access)
+    return frozenset(path for path in paths if not path.startswith("/dev/"))
+
+
+def _inner_rules(orders: dict[str, Any]) -> int:
+    """The ruleset of the binary inside of that of its supervisor: without TCP, and without signals to the outside."""
+    return landlock.confinement(version=orders["landlock"])
+
+
+def _wait_beside(binary: int, limits: Mapping[str, int], supervised: Sequence[SupervisedCalls]) -> tuple[int, bool]:
+    """The wait status of the binary, and whether there were more processes than it may have; reaps others meanwhile."""
+    crowded, most, outer = False, limits["processes"], os.getppid()
+    arrived, poll = _signal_file(), select.poll()
+    poll.register(arrived, select.POLLIN)
+    while True:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended == binary:
+            return status, crowded
+        if ended:
+            continue
+        for calls in supervised:
+            calls.interrupt_abandoned()
+        processes = list(descendants())
+        crowded = crowded or len(processes) >= most
+        for process in processes[most + 1 :]:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        ready = poll.poll(1000 * PROGRAM_LOOK_SECONDS)
+        for number, sender in _signals(arrived) if ready else ():
+            if number != signal.SIGCHLD and sender == outer:  # those of the program are not passed on
+                _send(binary, number)
+
+
+def descendants() -> Iterator[int]:
+    """The processes that this one has started, and those that they have started."""
+    above = [os.getpid()]
+    while above:
+        process = above.pop()
+        with suppress(OSError):
+            for task in os.listdir(f"/proc/{process}/task"):
+                with open(f"/proc/{process}/task/{task}/children", "rb", buffering=0) as file:
+                    children = [int(child) for child in file.read().split()]
+                yield from children
+                above += children
+
+
 # Walls ---------------------------------------------------------------------------------------------------------------
 
 
@@ -434,6 +571,8 @@ def _limits(orders: dict[str, Any]) -> hardening.Limits:
     limits = dict(orders["limits"])
     # A namespace counts its own processes, with these two and the threads of one; without one, all tasks of the user.
     others = 2 + supervised_calls.THREADS * orders["unix"] if orders["namespaces"] else hardening.tasks_of_user()
+    if others is not None and orders["supervised"]:
+        others += 1 + supervised_calls.THREADS
     limits["processes"] = None if others is None else limits["processes"] + others
     return hardening.Limits(**limits)
 
@@ -444,7 +583,8 @@ def _restrict_files(orders: dict[str, Any]) -> None:
     try:
         # In a network of its own a program may listen and connect on any port: there is only its loopback, and the
         # proxy, if it has one. Without such a network it may do neither.
-        ports = None if orders["namespaces"] else ()
+        # Beside the machine the supervisor, which this holds for too, connects for it: see `_inner_rules`.
+        ports = None if orders["namespaces"] or orders["supervised"] else ()
         ruleset = landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports, version=orders["landlock"])
     finally:
         for _, fd in opened:
@@ -458,7 +598,7 @@ def _filter(orders: dict[str, Any]) -> bytes:
     """The seccomp filter of a program, which also closes the gaps of a version of Landlock."""
     spaces, version = orders["namespaces"], orders["landlock"]
     own_pid = None if spaces or version >= landlock.SIGNALS_SINCE else os.getpid()
-    unix: seccomp.Unix = "asks" if orders["unix"] else "none"
+    unix: seccomp.Unix = "asks" if orders["unix"] or orders["supervised"] else "none"
     return seccomp.program(
         execute=True,
         fork=True,
@@ -468,12 +608,15 @@ def _filter(orders: dict[str, Any]) -> bytes:
         abi=version,
         unix=unix,
         counts=orders.get("entries") is not None,
+        beside=orders["supervised"],
     )
 
 
 def _filter_of_first(orders: dict[str, Any]) -> bytes:
     """The seccomp filter of the first process: it starts nothing more, and makes no sockets."""
-    return seccomp.program(abi=orders["landlock"], unix="judges" if orders["unix"] else "none", traces=True)
+    beside = orders["supervised"]
+    unix: seccomp.Unix = "judges" if orders["unix"] or beside else "none"
+    return seccomp.program(abi=orders["landlock"], unix=unix, traces=not beside, beside=beside)
 
 
 def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.PathRule, int | None]:
