@@ -33,6 +33,7 @@ from licet.sandbox.kernel import (
 )
 from licet.sandbox.kernel.counted_entries import count_entry
 from licet.sandbox.kernel.entry_count import EntryCount
+from licet.sandbox.kernel.file_rights import FileRights
 from licet.sandbox.kernel.supervised_calls import SupervisedCalls
 from licet.sandbox.limits import ATTEMPT_FILES, ATTEMPT_SECONDS
 
@@ -126,8 +127,9 @@ def _supervised(world: World) -> None:
             signal.alarm(ATTEMPT_SECONDS)
             far.close()
             (listener,) = socket.recv_fds(near, 1, 1)[1]
-            sockets = shared_sockets.SharedSockets(None, diagnostics)
-            judges = (sockets, metadata.Metadata((), ()), signals.Signals())
+            rights = FileRights(())
+            sockets = shared_sockets.SharedSockets(None, diagnostics, rights)
+            judges = (sockets, metadata.Metadata(rights), signals.Signals())
             SupervisedCalls(listener, judges).start()
             os.waitpid(asking, 0)
         finally:  # with the listener closed, the calls of the other process fail

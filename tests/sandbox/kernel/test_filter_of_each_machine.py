@@ -99,7 +99,7 @@ def test_the_filter_says_what_the_rules_say(
     spaces = {name: value for name, value in profile.items() if name != "counts"}
     program, places = seccomp._built(machine, *spaces.values(), abi, unix, counts=profile.get("counts", False))
     rules, names = (
-        call_rules(**profile, abi=abi, unix=unix),
+        call_rules(**profile, abi=abi, unix=unix),  # type: ignore[arg-type]
         {number: name for name, number in system_calls.NUMBERS[machine].items()},
     )
     own = ({OWN_USER, OWN_GROUP} if profile["execute"] else set()) | (set() if profile["fenced"] else {OWN_PID})

@@ -8,7 +8,6 @@ import errno
 import os
 import re
 import struct
-from collections.abc import Collection
 
 from licet.sandbox.kernel import system_calls
 from licet.sandbox.kernel.notifications import open_file
@@ -53,13 +52,3 @@ def _opened(start: int, path: bytes, *, follow: bool) -> int:
     how = struct.pack("=QQQ", flags, 0, _NO_MAGIC_LINKS)
     number = system_calls.NUMBERS[system_calls.machine()]["openat2"]
     return system_calls.syscall("openat2", number, start, path + b"\0", how, len(how))
-
-
-def is_inside(file: int, paths: Collection[str]) -> bool:
-    """Whether an open file lies at or below one of some paths."""
-    path = os.readlink(f"/proc/self/fd/{file}")
-    while path not in paths:
-        if path in ("/", ""):
-            return False
-        path = os.path.dirname(path) if path.startswith("/") else ""
-    return True

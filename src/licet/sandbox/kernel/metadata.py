@@ -8,13 +8,14 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from licet.sandbox.kernel import system_calls
-from licet.sandbox.kernel.caller_files import AT_FDCWD, is_inside, opened
+from licet.sandbox.kernel.caller_files import AT_FDCWD, opened
 from licet.sandbox.kernel.connections import is_marked, signed
+from licet.sandbox.kernel.file_rights import FileRights, path_of
 from licet.sandbox.kernel.notifications import Notice, answer, answer_with_value, memory, open_file, text, waits
 from licet.sandbox.kernel.supervised_calls import SupervisedCalls
 from licet.sandbox.limits import LONGEST_PATH
@@ -60,13 +61,13 @@ _TIMES: Final = MappingProxyType({"utime": 16, "utimes": 32, "futimesat": 32, "u
 
 
 class Metadata:
-    """The judge. `written` and `seen` are the paths of rules that let the program write and read."""
+    """The judge of these calls, with the rights of the program."""
 
     names: Final = frozenset(_CALLS)
     is_quick = False  # a path may lead to a file system that does not answer
 
-    def __init__(self, written: Collection[str], seen: Collection[str]) -> None:
-        self._written, self._seen = frozenset(written), frozenset(seen)
+    def __init__(self, rights: FileRights) -> None:
+        self._rights = rights
 
     def judge(self, calls: SupervisedCalls, notice: Notice, *, may_block: bool) -> None:
         """Make a change for its caller, or refuse it."""
@@ -89,7 +90,7 @@ class Metadata:
         """What makes the change on a path; looks at all that the caller could exchange."""
         if notice.name == "inotify_add_watch":
             return self._watch(notice, file)
-        _check_written(file, self._written)
+        _check_written(file, self._rights)
         arguments = notice.arguments
         if notice.name in _TIMES:
             address = arguments[{"futimesat": 2, "utimensat": 2}.get(notice.name, 1)]
@@ -105,7 +106,7 @@ class Metadata:
         return lambda _: _made("fchownat", file, b"\0", user, group, _EMPTY_PATH)
 
     def _watch(self, notice: Notice, file: int) -> Callable[[bytes], int]:
-        if not is_inside(file, self._seen):
+        if not self._rights.may_read(path_of(file)):
             raise OSError(errno.EACCES, "the file may not be read")
         watching = open_file(notice.thread, signed(notice.arguments[0]))
         mask = notice.arguments[2] & 0xFFFFFFFF & ~_DONT_FOLLOW_WATCH
@@ -136,13 +137,13 @@ def _file(notice: Notice) -> int:
     return opened(thread, directory, path, follow=follows)
 
 
-def _check_written(file: int, written: Collection[str]) -> None:
+def _check_written(file: int, rights: FileRights) -> None:
     """Refuse a change of a file that the program may not write."""
     flags = fcntl.fcntl(file, fcntl.F_GETFL)
     is_open = not flags & os.O_PATH and flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
     if is_open and stat.S_ISREG(os.fstat(file).st_mode):
         return  # it was opened for writing behind the same walls; devices and terminals are, too
-    if not is_inside(file, written):
+    if not rights.may_write(path_of(file)):
         raise PermissionError(errno.EPERM, "the file may not be written")
 
 

@@ -132,6 +132,20 @@ def answer_with_file(listener: int, notice: Notice, file: int, *, inherited: boo
             raise
 
 
+def add_file(listener: int, notice: Notice, file: int, *, inherited: bool) -> int | None:
+    """Give the caller an open file; returns the number that it has there, None if the caller is gone.
+
+    The call still waits. Raises `OSError` on a kernel that cannot (before Linux 5.9).
+    """
+    flags = 0 if inherited else os.O_CLOEXEC
+    try:
+        return int(fcntl.ioctl(listener, _ADD_FILE, bytearray(_ADDED.pack(notice.id, 0, file, 0, flags))))
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            raise
+    return None
+
+
 class _Vector(ctypes.Structure):
     _fields_ = (("address", ctypes.c_uint64), ("size", ctypes.c_uint64))
 

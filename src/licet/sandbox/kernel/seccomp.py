@@ -140,7 +140,8 @@ _JUDGING_IOCTL: Final = (0xC0502100, 0xC0182101, 0x40082102, 0x40182103, 0x89E0)
 _JUDGING: Final = "connect pidfd_open pidfd_getfd process_vm_readv prlimit64"
 # Beside the processes of the machine, the supervisor also makes listeners, changes of metadata, and signals.
 _JUDGING_BESIDE: Final = """
-    bind listen accept4 openat2 kill pidfd_send_signal inotify_add_watch chmod fchmodat fchownat utimensat utime utimes
+    bind listen accept4 openat2 kill pidfd_send_signal inotify_add_watch chmod fchmod fchmodat fchmodat2 fchownat
+    utimensat utime utimes mknod mknodat
 """
 # The calls whose judges are `shared_sockets`, `metadata` and `signals`.
 _SOCKETS_ASKED: Final = "connect bind listen shutdown landlock_restrict_self"
@@ -151,6 +152,12 @@ _SETS_ATTRIBUTES: Final = """
 """
 
 Unix = Literal["none", "asks", "judges"]
+# Which calls on names ask, because there are closed names beside those of the program: all that write, or all.
+Names = Literal["none", "written", "read"]
+_NAMES_ASKED: Final = """
+    creat truncate mkdir mkdirat mknod mknodat symlink symlinkat link linkat rename renameat renameat2 unlink unlinkat
+    rmdir
+"""
 
 
 def call_rules(
@@ -165,6 +172,7 @@ def call_rules(
     traces: bool = False,
     counts: bool = False,
     beside: bool = False,
+    asked_names: Names = "none",
 ) -> Mapping[str, CallRule]:
     """The rule for each call, by name; other calls are refused.
 
@@ -235,7 +243,25 @@ def call_rules(
         # FIFOs only: no devices, and regular files are made by `open`. Landlock checks where they are made.
         for name, mode in (("mknod", 1), ("mknodat", 2)):
             found[name] = _if(ArgumentTest(mode, (_FIFO,), _KIND_OF_FILE | _SET_IDS))
+    if asked_names != "none":  # these are counted where they are made
+        return {**found, **_on_names(found, reads=asked_names == "read")}
     return {**found, **_counted(found)} if counts else found
+
+
+def _on_names(rules: Mapping[str, CallRule], *, reads: bool) -> dict[str, CallRule]:
+    """The rules of calls on names that ask, as far as they are allowed."""
+    found = {
+        name: CallRule((), rules[name].otherwise, (*rules[name].allowed, *rules[name].asked))
+        for name in _names(_NAMES_ASKED)
+        if name in rules
+    }
+    found["truncate"] = ASK
+    for name, flags in (("open", 1), ("openat", 2)):
+        plain = (ArgumentTest(flags, (0,), _CREAT | _TMPFILE | _TRUNC | 3),)
+        found[name] = CallRule((), rules[name].otherwise, rules[name].allowed)
+        if not reads:
+            found[name] = found[name]._replace(allowed=(plain,))
+    return found
 
 
 def _asking_beside(*, fenced: bool) -> dict[str, CallRule]:
@@ -377,6 +403,7 @@ def program(
     traces: bool = False,
     counts: bool = False,
     beside: bool = False,
+    asked_names: Names = "none",
 ) -> bytes:
     """Build a filter.
 
@@ -390,10 +417,22 @@ def program(
     traces: other processes may be traced, which is how the first process of a namespace stops them.
     counts: calls that may make an entry in a directory ask too.
     beside: of a program, or with `judges` of its supervisor, that shares network and processes with the machine.
+    asked_names: which calls on names of such a program ask; its supervisor makes them.
     """
     version = landlock.abi() if abi is None else abi
     built, places = _built(
-        system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix, traces, counts, beside
+        system_calls.machine(),
+        execute,
+        fork,
+        inet,
+        metadata,
+        own_pid is None,
+        version,
+        unix,
+        traces,
+        counts,
+        beside,
+        asked_names,
     )
     own = {OWN_PID: own_pid or 0, OWN_USER: os.getuid(), OWN_GROUP: os.getgid()}
     patched = bytearray(built)
@@ -427,6 +466,7 @@ def _built(
     traces: bool = False,
     counts: bool = False,
     beside: bool = False,
+    asked_names: Names = "none",
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
     """The filter as bytes, and the placeholders in them with their offsets."""
     if machine not in system_calls.NUMBERS:
@@ -442,6 +482,7 @@ def _built(
         traces=traces,
         counts=counts,
         beside=beside,
+        asked_names=asked_names,
     )
     of_number = {number: allowed.get(name, NO) for name, number in system_calls.NUMBERS[machine].items()}
     end = max(of_number) + 1

@@ -23,9 +23,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import NamedTuple
 
 from licet.sandbox.kernel import system_calls
-from licet.sandbox.kernel.caller_files import AT_FDCWD, opened, started
+from licet.sandbox.kernel.caller_files import AT_FDCWD, opened
 from licet.sandbox.kernel.connections import Connections, address_of_file, is_marked, make, mark, path_in, signed
-from licet.sandbox.kernel.entry_count import FULL, EntryCount
+from licet.sandbox.kernel.counted_entries import CountedEntries
+from licet.sandbox.kernel.entry_count import FULL
+from licet.sandbox.kernel.file_rights import FileRights, path_of
 from licet.sandbox.kernel.notifications import Notice, answer, go_on, memory, open_file, waits
 from licet.sandbox.kernel.signals import process_of
 from licet.sandbox.kernel.supervised_calls import SupervisedCalls
@@ -125,19 +127,22 @@ class SharedSockets(Connections):
     """The judge of `connect`, `bind`, `listen` and `shutdown`.
 
     Without a `door` there is no proxy. `diagnostics` is a netlink socket that tells the inodes of unix sockets; without
-    one there are no unix sockets with names. With a `count` each path that is bound counts as made.
+    one there are no unix sockets with names. With a `counter` each path that is bound counts as made.
     """
 
     names = frozenset({"connect", "bind", "listen", "shutdown", "landlock_restrict_self"})
 
     def __init__(
-        self, door: ProxyDoor | None, diagnostics: socket.socket | None, count: EntryCount | None = None
+        self,
+        door: ProxyDoor | None,
+        diagnostics: socket.socket | None,
+        rights: FileRights,
+        counter: CountedEntries | None = None,
     ) -> None:
         super().__init__()
-        self._door, self._diagnostics, self._count = door, diagnostics, count
+        self._door, self._diagnostics, self._rights, self._counter = door, diagnostics, rights, counter
         self._ports: dict[_Peer, _Listener] = {}
         self._connecting: dict[int, int] = {}  # connections that are being made, by the inode of the listener
-        self._directory = _thread.allocate_lock()  # the working directory of this process
 
     def judge(self, calls: SupervisedCalls, notice: Notice, *, may_block: bool) -> None:
         """Make a call for its caller, or refuse it."""
@@ -297,26 +302,27 @@ class SharedSockets(Connections):
         Who replaces it before it is recorded puts another file there, with another inode than the kernel has for the
         socket. It tells the lower half of that number. Both files are in one directory, and so on one file system.
         """
-        path = path_in(address)
         if self._diagnostics is None:
             raise OSError(errno.EACCES, "the kernel does not tell the files of unix sockets")
-        if self._count is not None and not self._count.take():
-            raise OSError(FULL, "too many paths were made")
-        if path.startswith(b"/proc/"):
-            raise OSError(errno.EACCES, "no socket can be bound in /proc")
-        with self._directory:  # the path is what the socket is called, so it must not be another one
-            if not path.startswith(b"/"):
-                start = started(notice.thread, AT_FDCWD)
-                try:
-                    os.fchdir(start)
-                finally:
-                    os.close(start)
+        above, _, name = path_in(address).rpartition(b"/")
+        start = b"/" if address[2:3] == b"/" and not above else above or b"."
+        directory = opened(notice.thread, AT_FDCWD, start, follow=True)
+        with self._rights.lock:
             try:
+                real = os.path.join(path_of(directory), os.fsdecode(name))
+                if not self._rights.may_write(real) or self._rights.leads_to_closed(real):
+                    raise OSError(errno.EACCES, "no socket can be bound there")
+                if self._counter is not None and not self._counter.take():
+                    raise OSError(FULL, "too many paths were made")
+                os.fchdir(directory)
+                # The path is also what the socket is called.
+                path = os.fsencode(real) if address[2:3] == b"/" else name
                 where = struct.pack("=H", socket.AF_UNIX) + path + b"\0"
                 system_calls.syscall("bind", _number("bind"), made, where, len(where))
-                file = opened(os.getpid(), AT_FDCWD, path, follow=False)
+                file = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
             finally:
                 os.chdir("/")
+                os.close(directory)
             about = os.fstat(file)
             if about.st_ino & 0xFFFFFFFF != _inode_of_file(self._diagnostics, made):
                 os.close(file)

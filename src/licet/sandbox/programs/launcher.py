@@ -25,11 +25,13 @@ from licet.sandbox.kernel import (
     counted_entries,
     cover_watch,
     entry_count,
+    file_rights,
     frozen,
     hardening,
     landlock,
     metadata,
     namespaces,
+    new_names,
     notifications,
     seccomp,
     shared_sockets,
@@ -454,7 +456,6 @@ def _beside_the_machine(
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
     hardening.adopt_orphans()  # Yama lets this process look into its descendants alone
-    os.umask(0o077)
     door = _proxy_door(host) if orders["network"] else None
     diagnostics = shared_sockets.diagnostics()
     near, far = socket.socketpair()
@@ -463,9 +464,9 @@ def _beside_the_machine(
     limits = _limits(orders)
     hardening.harden(limits=limits, keep_fds=(*files, *(() if count is None else (count.file,))))
     rules = [landlock.PathRule(path, access) for path, access, _ in orders["rules"]]
-    written, seen = _paths_with(rules, landlock.WRITE_FILE), _paths_with(rules, landlock.READ_FILE)
-    _restrict_files(orders)
+    rights = file_rights.FileRights(rules, file_rights.trees_of(orders["trees"]))
     inner = _inner_rules(orders)
+    _restrict_files(orders)
     own = os.getpid()
     binary = os.fork()
     if not binary:
@@ -488,14 +489,19 @@ def _beside_the_machine(
     host.close()
     far.close()
     os.close(inner)
+    os.umask(0o077)  # what is made for the program gets the mode that this asks for later
     for stream in (0, 1, 2):  # only the binary has its pipes open, so that they end with it
         os.close(stream)
     _reset_signals()
     _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
     near.close()
     counted = _counting(count)
-    sockets = shared_sockets.SharedSockets(door, diagnostics, count)
-    beside: list[Judge] = [sockets, metadata.Metadata(written, seen)]
+    counter = counted[0] if counted else None
+    sockets = shared_sockets.SharedSockets(door, diagnostics, rights, counter)
+    beside: list[Judge] = [sockets, metadata.Metadata(rights)]
+    if orders["trees"]:
+        roots = {root for tree in orders["trees"] for root in tree["roots"]}
+        beside.append(new_names.NewNames(rights, roots, counter))
     if orders["landlock"] < landlock.SIGNALS_SINCE:
         beside.append(signals.Signals())
     seccomp.install(_filter_of_first(orders))
@@ -516,15 +522,14 @@ def _proxy_door(host: socket.socket) -> shared_sockets.ProxyDoor:
     return shared_sockets.ProxyDoor(namespaces.PROXY, near)
 
 
-def _paths_with(rules: Sequence[landlock.PathRule], access: int) -> frozenset[str]:
-    """The real paths of rules with a right, without devices: their modes and owners hold for the whole machine."""
-    paths = (os.path.realpath(path) for path, rights in rules if rights & access)
-    return frozenset(path for path in paths if not path.startswith("/dev/"))
-
-
 def _inner_rules(orders: dict[str, Any]) -> int:
-    """The ruleset of the binary inside of that of its supervisor: without TCP, and without signals to the outside."""
-    return landlock.confinement(version=orders["landlock"])
+    """The ruleset of the binary inside of that of its supervisor: without TCP, and without signals to the outside.
+
+    Where the supervisor opens what lies beside closed names, it has wider rules for files than the binary.
+    """
+    if not orders["trees"]:
+        return landlock.confinement(version=orders["landlock"])
+    return _ruleset(orders["rules"], (), orders["landlock"])
 
 
 def _wait_beside(binary: int, limits: Mapping[str, int], supervised: Sequence[SupervisedCalls]) -> tuple[int, bool]:
@@ -579,19 +584,23 @@ def _limits(orders: dict[str, Any]) -> hardening.Limits:
 
 def _restrict_files(orders: dict[str, Any]) -> None:
     """Restrict this process with Landlock."""
-    opened = [_checked(path, access, identity) for path, access, identity in orders["rules"]]
+    # In a network of its own a program may listen and connect on any port: there is only its loopback, and the
+    # proxy, if it has one. Without such a network it may do neither.
+    # Beside the machine the supervisor, which this holds for too, connects for it: see `_inner_rules`.
+    ports = None if orders["namespaces"] or orders["supervised"] else ()
+    ruleset = _ruleset([*orders["rules"], *orders["wide"]], ports, orders["landlock"])
+    landlock.restrict(ruleset)
+    os.close(ruleset)
+
+
+def _ruleset(rules: Sequence[Any], ports: Sequence[int] | None, version: int) -> int:
+    opened = [_checked(path, access, identity) for path, access, identity in rules]
     try:
-        # In a network of its own a program may listen and connect on any port: there is only its loopback, and the
-        # proxy, if it has one. Without such a network it may do neither.
-        # Beside the machine the supervisor, which this holds for too, connects for it: see `_inner_rules`.
-        ports = None if orders["namespaces"] or orders["supervised"] else ()
-        ruleset = landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports, version=orders["landlock"])
+        return landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports, version=version)
     finally:
         for _, fd in opened:
             if fd is not None:
                 os.close(fd)
-    landlock.restrict(ruleset)
-    os.close(ruleset)
 
 
 def _filter(orders: dict[str, Any]) -> bytes:
@@ -609,7 +618,14 @@ def _filter(orders: dict[str, Any]) -> bytes:
         unix=unix,
         counts=orders.get("entries") is not None,
         beside=orders["supervised"],
+        asked_names=_asked_names(orders) if orders["supervised"] else "none",
     )
+
+
+def _asked_names(orders: dict[str, Any]) -> seccomp.Names:
+    """Which calls on names the supervisor makes."""
+    closed = {right for tree in orders["trees"] if tree["closed"] for right in [tree["rights"] & landlock.READ_FILE]}
+    return "none" if not closed else "read" if any(closed) else "written"
 
 
 def _filter_of_first(orders: dict[str, Any]) -> bytes:

@@ -98,6 +98,8 @@ OF_A_RUN: Mapping[str, int] = {
     "memory_mb": 8192, "open_files": 65_536, "processes": 4096, "file_mb": 65_536, "scratch_mb": 4096,
 }  # fmt: skip
 _SPACES = probe.NAMESPACES
+# Without namespaces, files of the machine that may not be read are there. Git does not go on at one of its own.
+_WITHOUT_SYSTEM_FILES = {"GIT_CONFIG_NOSYSTEM": "1"}
 _USABLE = landlock.READ | landlock.EXECUTE
 _EVERYTHING = _USABLE | landlock.WRITE | landlock.SPECIAL | landlock.DELETE
 _DO_WITHOUT = (
@@ -236,6 +238,8 @@ class _CallWalls:
             environment = {"HOME": scratch, **command.environment, "TMPDIR": scratch}
             environment |= proxy_variables(tuple(_own_loopback(self._grant.reach))) if self._http else {}
             environment |= shown.environment
+            if self._supervised:
+                environment |= _WITHOUT_SYSTEM_FILES
             common = _with_copies(tuple(self._rules(own, command.runtime, places, real)), shown)
             granted = _with_copies(paths.rules, shown)
             orders: dict[str, Any] = {
@@ -278,6 +282,8 @@ class _CallWalls:
                     "absent": paths.absent,
                 },
                 "rules": (*common, *granted),
+                "trees": self._trees_of(paths),
+                "wide": list(self._wide_rules(paths)),
             }
             rules_text = program_access(self._grant.reach, orders, granted, common)
             self._grant.program_access = self._grant.program_access.with_program(rules_text)
@@ -289,6 +295,17 @@ class _CallWalls:
                 scratches.remove(scratch)
             raise
         return replace(command, watch=watch)
+
+    def _trees_of(self, paths: KernelPaths) -> list[dict[str, Any]]:
+        """The trees with closed names, where a supervisor opens and makes what lies beside these."""
+        return [tree._asdict() for tree in paths.trees] if self._supervised else []
+
+    def _wide_rules(self, paths: KernelPaths) -> Iterator[KernelRule]:
+        """The rules that this supervisor has besides: it decides itself what is closed in them."""
+        for tree in paths.trees if self._supervised else ():
+            for root in tree.roots:
+                with suppress(OSError):  # removed meanwhile
+                    yield KernelRule(root, tree.rights, identity(root))
 
     def _places_of_host(self) -> Mapping[str, int]:
         """Scratch where there is no private root."""
