@@ -352,8 +352,9 @@ def run_program(
     code = _report(result, ended, ran.seconds, state.option, attached.lost, ran.reach, wanted.secrets)
     if result.ok and attached.said and not wants_json():
         degraded = bool(result.programs and result.programs.missing)
+        whole = bool(result.programs and result.programs.is_whole)
         workdir = str(setting.workdir or Path.cwd())
-        walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded)
+        walls = hints(attached.said, ran.reach, workdir, held, degraded=degraded, whole=whole)
         if code:
             show_hints([*walls, *programs_not_found(attached.said, ran.reach)])
         else:  # such as `git checkout`, which succeeds without the files that it could not replace

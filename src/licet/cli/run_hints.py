@@ -54,13 +54,15 @@ if TYPE_CHECKING:
 _TEMPORARY = ("/tmp", "/var/tmp", "/run/scratch", *NEVER)  # noqa: S108 - may be scratch, which is the program's own
 
 
-def hints(said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, degraded: bool) -> list[str]:
+def hints(
+    said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, degraded: bool, whole: bool = False
+) -> list[str]:
     """The walls that a command says it hit and that are there, each with the rule that explains it."""
     if reach is None:
         return []
     found: dict[str, None] = {}
     for path, error in refused_paths(said, workdir):
-        why = _wall(reach, path, error, tuple(held), workdir, degraded=degraded)
+        why = _wall(reach, path, error, tuple(held), workdir, degraded=degraded, whole=whole)
         if why:
             found[why] = None
     return list(found)[:HINTS_SHOWN]
@@ -134,7 +136,9 @@ def _nothing(reach: Reach, use: Use) -> str:
     return next((rule.key for rule in rules if CapabilitySet([rule.capability]).has(use)), "")
 
 
-def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: str, *, degraded: bool) -> str:
+def _wall(
+    reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: str, *, degraded: bool, whole: bool
+) -> str:
     """The wall at a path, or an empty text if the policy closes nothing there."""
     granted = held_paths(reach.grant)
     if inside(path, _TEMPORARY) and not granted.overlaps("read", path) and not granted.overlaps("write", path):
@@ -163,7 +167,7 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
     if reach.effect in (None, "read_only") or not reach.grant.has(write):
         return ""
     if not os.path.lexists(path):
-        return _without_new_names(reach, os.path.dirname(path)) if degraded else ""
+        return _without_new_names(reach, os.path.dirname(path)) if degraded and not whole else ""
     return _not_deleted(reach, path)
 
 

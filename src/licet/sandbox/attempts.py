@@ -127,6 +127,7 @@ def _supervised(world: World) -> None:
             signal.alarm(ATTEMPT_SECONDS)
             far.close()
             (listener,) = socket.recv_fds(near, 1, 1)[1]
+            near.sendall(_looked_into(asking))
             rights = FileRights(())
             sockets = shared_sockets.SharedSockets(None, diagnostics, rights)
             judges = (sockets, metadata.Metadata(rights), signals.Signals())
@@ -139,10 +140,21 @@ def _supervised(world: World) -> None:
     listener = notifications.install(_asking_beside())
     socket.send_fds(far, [b"L"], [listener])
     os.close(listener)
+    if trouble := far.recv(1 << 10).decode(errors="replace").strip():
+        raise OSError(errno.EPERM, f"its supervisor cannot look into it: {trouble}")
     far.close()
     with socket.create_server(("127.0.0.1", 0)) as own, socket.socket() as trying:
         trying.connect(own.getsockname())
         own.accept()[0].close()
+
+
+def _looked_into(process: int) -> bytes:
+    """Why this process cannot look into another one; a line break if it can."""
+    try:
+        os.close(notifications.open_file(process, _REPORT))
+    except OSError as error:
+        return str(error).encode() + b"\n"
+    return b"\n"
 
 
 def _entries(world: World) -> None:

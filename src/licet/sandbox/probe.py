@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from licet.sandbox.launcher_script import by_launcher
 from licet.sandbox.limits import PROBE_SECONDS
 from licet.sandbox.programs.supervisor_client import libraries, own_interpreter, scratch_places
 
@@ -98,14 +99,13 @@ def _distributions(machine: Machine) -> Lines:
     if machine.settings.get(setting) == "0":
         yield (
             f"ordinary users may make no user namespaces (`{setting}` is 0, as on older Debian): run "
-            f"`sysctl {setting}=1`, {_KEEP}"
+            f"`sudo licet doctor --fix`, or `sysctl {setting}=1`, {_KEEP}"
         )
     setting = "kernel.apparmor_restrict_unprivileged_userns"
     if machine.settings.get(setting) == "1":
         yield (
             f"AppArmor takes all rights from user namespaces of ordinary users (`{setting}` is 1, as on Ubuntu from "
-            "23.10 on): give licet's interpreter an AppArmor profile with `userns,`, or run "
-            f"`sysctl {setting}=0`, {_KEEP}"
+            "23.10 on): run `sudo licet doctor --fix`, which gives licet's launcher an AppArmor profile with `userns,`"
         )
 
 
@@ -122,7 +122,8 @@ def _filter(machine: Machine) -> Lines:
         yield (
             "a seccomp filter is around this process, as in a container, and may refuse what namespaces take: allow "
             "`unshare`, `mount`, `umount2`, `pivot_root`, `open_tree`, `move_mount` and `mount_setattr` in the profile "
-            "of the container (Docker and Podman: `--security-opt seccomp=PROFILE.json`)"
+            "of the container (Docker and Podman: `--security-opt seccomp=PROFILE.json`); supervised calls take "
+            "`pidfd_getfd` alone (Docker: `--cap-add SYS_PTRACE`)"
         )
 
 
@@ -338,7 +339,7 @@ def look(*, namespaces: bool = True) -> Support:
         # The attempts have their scratch where walled calls will have it.
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
             [
-                *own_interpreter("from licet.sandbox.attempts import main; main()"),
+                *by_launcher(own_interpreter("from licet.sandbox.attempts import main; main()")),
                 *(() if namespaces else ("without-namespaces",)),
             ],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False,
