@@ -103,7 +103,7 @@ def test_the_filter_says_what_the_rules_say(
     machine: str, profile: dict[str, bool], abi: int, unix: seccomp.Unix
 ) -> None:
     others = {name: value for name, value in profile.items() if name not in _ORDER}
-    program, places = seccomp._built(machine, *(profile[name] for name in _ORDER), abi, unix, **others)  # type: ignore[arg-type]
+    program, places = seccomp._built(machine, *(profile[name] for name in _ORDER), abi, unix, **others)
     rules, names = (
         call_rules(**profile, abi=abi, unix=unix),  # type: ignore[arg-type]
         {number: name for name, number in system_calls.NUMBERS[machine].items()},
