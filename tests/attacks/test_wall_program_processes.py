@@ -77,6 +77,8 @@ if ctypes.CDLL(None).syscall(438, os.pidfd_open(int(sys.argv[1])), 1, 0) >= 0: p
 @pytest.mark.parametrize("code", READS.values(), ids=READS.keys())
 @pytest.mark.sampled(4)
 def test_looking_into_another_process(kind: str, code: str, victim: str) -> None:
+    if kind == "no-namespaces" and "cmdline" in code:
+        pytest.skip("command lines are seen without namespaces, which the page says")
     assert CANARY in open_programs("fs:read:*").python(code, victim)
     assert CANARY not in Programs(kind, ("fs:read:*",)).python(code, victim)
 

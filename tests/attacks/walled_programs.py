@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,17 @@ PYTHON = os.path.realpath(sys.executable)
 CANARY = "CANARY"
 
 
+@cache
 def without_namespaces() -> probe.Support:
     """What this machine could keep if nobody gave it namespaces."""
-    found = probe.support()
-    return replace(found, findings=tuple(one for one in found.findings if one.wall not in probe.NAMESPACES))
+    return probe.look(namespaces=False)
+
+
+def degraded() -> probe.Support:
+    """What it could keep if nobody could make the calls of programs for them either."""
+    support = probe.support()
+    optional = (*probe.NAMESPACES, probe.SUPERVISED)
+    return replace(support, findings=tuple(finding for finding in support.findings if finding.wall not in optional))
 
 
 def without_unix_sockets() -> probe.Support:
@@ -44,6 +51,7 @@ _KINDS: dict[str, Callable[[], probe.Support]] = {
     "namespaces": probe.support,
     "no-namespaces": without_namespaces,
     "no-unix-sockets": without_unix_sockets,
+    "degraded": degraded,
 }
 
 needs_walls = pytest.mark.skipif(not probe.support().keeps("isolated"), reason="no walls are to be had here")

@@ -36,11 +36,11 @@ CASES: dict[str, tuple[dict[str, str | None], list[str]]] = {
     **{f"no {kind} namespaces allowed": limited(kind) for kind in KINDS},
     "no user namespaces for ordinary users": (
         {"sys/kernel/unprivileged_userns_clone": "0\n"},
-        ["`kernel.unprivileged_userns_clone` is 0", "run `sysctl kernel.unprivileged_userns_clone=1`"],
+        ["`kernel.unprivileged_userns_clone` is 0", "`sysctl kernel.unprivileged_userns_clone=1`"],
     ),
     "AppArmor": (
         {"sys/kernel/apparmor_restrict_unprivileged_userns": "1\n"},
-        ["AppArmor", "a profile with `userns,`".replace("a profile", "an AppArmor profile"), "=0`"],
+        ["AppArmor", "an AppArmor profile with `userns,`", "`sudo licet doctor --fix`"],
     ),
     "a container's filter": ({"self/status": "Seccomp:\t2\n"}, ["a seccomp filter is around", "`unshare`, `mount`"]),
     "a container that covers /proc": (

@@ -36,17 +36,24 @@ def holds_for_tools(said: dict[str, Any]) -> None:
 @needs_walls
 @pytest.mark.parametrize("how", ["filter", "landlock", "both"])
 @pytest.mark.sampled(1)
-def test_where_namespaces_are_refused_tools_run_and_programs_only_degraded(how: str, tmp_path: Path) -> None:
+def test_where_namespaces_are_refused_a_supervisor_makes_the_calls_of_programs(how: str, tmp_path: Path) -> None:
     said = nested(how, tmp_path)
     holds_for_tools(said)
     assert said["namespaces"] is False
+    if how == "filter":  # Landlock around it refuses TCP to the supervisor too
+        for sandbox in ("whole", "degraded"):
+            value, reason, explained, kept = said[sandbox]
+            assert (value, reason) == (0, "ALLOWED"), explained
+            assert kept == ["namespaces", "private root"]
+        return
     value, reason, explained, kept = said["whole"]
     assert (value, reason, kept) == (None, "SANDBOX_UNAVAILABLE", None)
     assert "namespaces: cannot be built" in explained
+    assert "supervised calls: cannot be built" in explained
     assert "allow_degraded" in explained
     value, reason, explained, kept = said["degraded"]
     assert (value, reason) == (0, "ALLOWED"), explained
-    assert kept[:2] == ["namespaces", "private root"]
+    assert kept[:3] == ["namespaces", "private root", "supervised calls"]
 
 
 @both_kinds

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from attacks.walled_programs import needs_namespaces, needs_walls, without_namespaces
+from attacks.walled_programs import degraded, needs_namespaces, needs_walls, without_namespaces
 from licet import Backends, Gate
 from licet.backends.memory import MemoryLedger
 from licet.core.ledger.entry import SandboxFact
@@ -67,11 +67,11 @@ def test_whole_walls_around_programs_lack_nothing(tmp_path: Path, level: str) ->
 @needs_walls
 @pytest.mark.parametrize("level", ["native", "restricted"])
 def test_degraded_walls_are_in_the_receipt_with_what_was_missing(tmp_path: Path, level: str) -> None:
-    parts = backends(tmp_path, without_namespaces)
+    parts = backends(tmp_path, degraded)
     at = gate(tmp_path, level, start, backends=parts, sandbox={"allow_degraded": True})
     result = call(at, "start", {"times": 1})
     assert result.unwrap() == 0
-    missing = (*SPACES, *(() if os.getuid() else ("limit of processes",)))
+    missing = (*SPACES, probe.SUPERVISED, *(() if os.getuid() else ("limit of processes",)))
     assert result.programs == Layers(WALLS, missing)
     programs = kept(at).programs
     assert programs is not None
@@ -81,8 +81,17 @@ def test_degraded_walls_are_in_the_receipt_with_what_was_missing(tmp_path: Path,
 
 
 @needs_walls
+def test_walls_without_namespaces_are_no_degraded_ones(tmp_path: Path) -> None:
+    at = gate(tmp_path, "native", start, backends=backends(tmp_path, without_namespaces))
+    result = call(at, "start", {"times": 1})
+    assert result.unwrap() == 0
+    assert result.programs == Layers((*WALLS, probe.SUPERVISED), SPACES)
+    assert "walls         its programs ran without namespaces, private root" in result.explain()
+
+
+@needs_walls
 def test_a_call_that_started_nothing_lacked_nothing(tmp_path: Path) -> None:
-    parts = backends(tmp_path, without_namespaces)
+    parts = backends(tmp_path, degraded)
     at = gate(tmp_path, "native", start, backends=parts, sandbox={"allow_degraded": True})
     assert call(at, "start", {"times": 0}).programs is None
 
@@ -90,7 +99,7 @@ def test_a_call_that_started_nothing_lacked_nothing(tmp_path: Path) -> None:
 @needs_walls
 @pytest.mark.parametrize("sandbox", [{}, {"sandbox": {"allow_degraded": False}}])
 def test_nothing_is_degraded_unless_the_manifest_says_so(tmp_path: Path, sandbox: dict[str, Any]) -> None:
-    at = gate(tmp_path, "native", start, backends=backends(tmp_path, without_namespaces), **sandbox)
+    at = gate(tmp_path, "native", start, backends=backends(tmp_path, degraded), **sandbox)
     result = call(at, "start", {"times": 1})
     assert (result.ok, result.reason) == (False, "SANDBOX_UNAVAILABLE")
     assert "allow_degraded" in result.explain()

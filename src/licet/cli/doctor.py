@@ -3,6 +3,8 @@
 import asyncio
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,8 @@ from licet.errors import ManifestError
 from licet.guard.execution import SandboxUnavailable
 from licet.guard.ports import LedgerUnavailable, Unavailable
 from licet.policy_files.organisation import machine_file, machine_organisation
-from licet.sandbox.probe import SOCKETS, WALLS, WORKER_WALLS, Support, help_with, look
+from licet.sandbox.namespace_access import apply, is_applied, remedy
+from licet.sandbox.probe import SOCKETS, SUPERVISED, WALLS, WORKER_WALLS, Machine, Support, help_with, look
 from licet.wasm.cache import on_linux, wasmtime_version
 from licet.wasm.python.build import BuildFailed, kept_runner
 
@@ -34,29 +37,75 @@ _WALLED: tuple[Level, ...] = tuple(level for level in LEVELS if level != "native
 _WASM_DEGRADED = (
     "refused, unless the manifest says `sandbox: {allow_degraded: true}`; each receipt then names what was missing"
 )
+# What a person should know; the table in docs/sandbox.md has all of it.
+_WITHOUT_NAMESPACES = (
+    "without namespaces: a supervisor makes their calls, and what the policy denies is denied",
+    "seen are names of foreign files and processes, and their command lines",
+    "shared is the loopback: others on this machine reach the ports of a program; /tmp and /dev/shm are closed",
+)
 _NO_PYTHON = "the Python of `licet.tools.python` is not built: `licet wasm build` does it ahead of the first call"
 _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}
 
 
 @click.command(name="doctor")
+@click.option("--fix", "fixes", is_flag=True, help="As root: give ordinary users the namespaces that programs want.")
 @click.option("--attempts", "every", is_flag=True, help="Also list every attempt to break a wall.")
 @state_option("Also look at this state, if it is a database.")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, every: bool, state: State | None) -> None:
+def command(ctx: click.Context, every: bool, fixes: bool, state: State | None) -> None:
     """Test which levels this machine supports.
 
     Each wall is built in a process of its own, which then tries what the wall forbids. A level whose walls do not hold
-    is refused when a tool needs it. So are programs on a machine without namespaces, unless the manifest allows that.
+    is refused when a tool needs it. Programs have namespaces where the machine gives them, and else a supervisor that
+    makes their calls; with `--fix`, root changes the one setting that refuses namespaces, after showing what it does.
     WASM tools need wasmtime: the walls are a second layer around it, which a manifest can do without.
     If this machine has an organisation file, it is shown too, and so is a state in a database: whether it answers,
     what a failover loses, and what holds its ledger back. The exit code is 1 if a level is not supported, or if that
     file or that state cannot be used: everything is refused then.
     """
+    if fixes:
+        _fix(ctx)
     found, above, health = look(), _organisation(), _health(state)
     print_report(_Checked(found, above, health), lambda _: _show(found, every, above, health))
     is_usable = not (above and above["problems"]) and not (health and health.is_broken)
     ctx.exit(0 if all(map(found.keeps, _WALLED)) and is_usable else 1)
+
+
+def _fix(ctx: click.Context) -> None:
+    """Give the user of `sudo` namespaces. Exits if there is nothing to do, or it cannot be done."""
+    user, group = (int(os.environ.get(name) or own) for name, own in (("SUDO_UID", _user()), ("SUDO_GID", _group())))
+    wanted = remedy(Machine.here(), user, group)
+    if wanted is None or not wanted.changes:
+        show(wanted.hint if wanted else "no setting of this machine refuses namespaces: there is nothing to fix")
+        ctx.exit(0 if wanted is None else 1)
+    for line in wanted.lines():
+        show(line, err=True)
+    if _user():
+        show(f"this takes root: run `sudo {' '.join(map(visible, _own_command()))}`", err=True, colour="red")
+        ctx.exit(2)
+    if not user:
+        show("run it with `sudo` as the user who will use licet: root needs no fix", err=True, colour="red")
+        ctx.exit(2)
+    if is_applied(wanted):
+        show("all of that is there already", err=True)
+    try:
+        apply(wanted)
+    except (OSError, subprocess.SubprocessError) as error:
+        show(f"that failed: {error}", err=True, colour="red")
+        ctx.exit(1)
+
+
+def _own_command() -> tuple[str, ...]:
+    return (os.path.abspath(sys.argv[0]), "doctor", "--fix")
+
+
+def _user() -> int:
+    return os.geteuid() if hasattr(os, "geteuid") else 1
+
+
+def _group() -> int:
+    return os.getegid() if hasattr(os, "getegid") else 1
 
 
 class _Health(Struct, frozen=True):
@@ -187,7 +236,7 @@ def _uncounted(found: Support, level: Level) -> Iterator[str]:
 def _programs(found: Support) -> str:
     if not found.keeps("isolated"):
         return "no"
-    return "yes" if found.namespaces else "degraded"
+    return "yes" if found.namespaces or found.supervised else "degraded"
 
 
 def _about_programs(found: Support) -> tuple[str, ...]:
@@ -197,11 +246,14 @@ def _about_programs(found: Support) -> tuple[str, ...]:
     if found.namespaces:
         lacking = () if found.wall_holds(SOCKETS) else tuple(found.faults(SOCKETS))
         return ("without unix sockets between their processes", *lacking) if lacking else ()
+    if found.supervised:
+        return (*_WITHOUT_NAMESPACES, *found.without_namespaces())
     return (
         "refused, unless the manifest says `sandbox: {allow_degraded: true}`; each receipt then names what was missing",
         "behind Landlock and seccomp alone: no network, and names of foreign files can be seen",
         *(("no limit on the number of processes: this is root",) if hasattr(os, "getuid") and not os.getuid() else ()),
         *found.without_namespaces(),
+        *found.faults(SUPERVISED),
     )
 
 
@@ -239,7 +291,9 @@ def _python_runner() -> str | None:
 
 def _walls(found: Support) -> Table:
     table = _table("wall", "holds", "stops")
-    for wall in WALLS:
+    # The supervised calls are tried only where they take the place of namespaces, and of what needs these.
+    others = {SUPERVISED} if found.namespaces else {SOCKETS} if found.supervised else set()
+    for wall in (wall for wall in WALLS if wall not in others):
         name = f"{wall} (version {found.landlock})" if wall == "landlock" and found.landlock else wall
         stopped = [finding.about for finding in found.findings if finding.wall == wall and finding.holds]
         table.add_row(name, _verdict("yes" if found.wall_holds(wall) else "no"), _text([", ".join(stopped)]))

@@ -381,7 +381,8 @@ def run_program(
         # A command that succeeds may say what it could not do, as `git checkout` does. A refused connection did not
         # matter to it, and the receipt has that; but whoever tried to send a key away is named in any case.
         reach = ran.reach and with_linked_repository(ran.reach, workdir)
-        walls = hints(attached.said, reach, workdir, held, degraded=degraded)
+        whole = bool(result.programs and result.programs.is_whole)
+        walls = hints(attached.said, reach, workdir, held, degraded=degraded, whole=whole)
         refused = refusals(result, ran.reach, only_keys=not code)
         if code and reach is not None:
             from licet.cli.git_hints import git_hints  # reads repositories, for commands that failed alone

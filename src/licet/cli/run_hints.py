@@ -41,6 +41,7 @@ from licet.core.policy.addresses import address_kind
 from licet.core.policy.layer import POLICY
 from licet.core.policy.manifest import COMMANDS, PROGRAM
 from licet.core.policy.terms import private_lists
+from licet.core.review.socket_power import socket_power
 from licet.core.values import COMMAND_LINE
 from licet.guard.held_paths import held_paths
 from licet.guard.import_path import ways
@@ -59,13 +60,15 @@ if TYPE_CHECKING:
 _TEMPORARY = ("/tmp", "/var/tmp", "/run/scratch", *NEVER)  # noqa: S108 - may be scratch, which is the program's own
 
 
-def hints(said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, degraded: bool) -> list[str]:
+def hints(
+    said: str, reach: Reach | None, workdir: str, held: Iterable[str], *, degraded: bool, whole: bool = False
+) -> list[str]:
     """The walls that a command says it hit and that are there, each with the rule that explains it."""
     if reach is None:
         return []
     found: dict[str, None] = {}
     for path, error in refused_paths(said, workdir):
-        why = _wall(reach, path, error, tuple(held), workdir, degraded=degraded)
+        why = _wall(reach, path, error, tuple(held), workdir, degraded=degraded, whole=whole)
         if why:
             found[why] = None
     return list(found)
@@ -154,11 +157,13 @@ def _nothing(reach: Reach, use: Use) -> str:
     return next((rule.key for rule in rules if CapabilitySet([rule.capability]).has(use)), "")
 
 
-def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: str, *, degraded: bool) -> str:
+def _wall(
+    reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: str, *, degraded: bool, whole: bool
+) -> str:
     """The wall at a path, or an empty text if the policy closes nothing there."""
     with suppress(OSError):
         if stat.S_ISSOCK(os.stat(path).st_mode):
-            return f"`{visible(path)}` is a unix socket of the machine: no program here connects to it"
+            return _of_socket(reach, path)
     granted = held_paths(reach.grant)
     if inside(path, _TEMPORARY) and not granted.overlaps("read", path) and not granted.overlaps("write", path):
         return ""
@@ -190,8 +195,20 @@ def _wall(reach: Reach, path: str, error: str, held: tuple[str, ...], workdir: s
     if reach.effect in (None, "read_only") or not reach.grant.has(write):
         return ""
     if not os.path.lexists(path):
-        return _without_new_names(reach, os.path.dirname(path)) if degraded else ""
-    return _not_deleted(reach, path, degraded=degraded)
+        return _without_new_names(reach, os.path.dirname(path)) if degraded and not whole else ""
+    return _not_deleted(reach, path, degraded=degraded and not whole)
+
+
+def _of_socket(reach: Reach, path: str) -> str:
+    """What opens a unix socket of the machine, with what it gives; empty if a rule has opened it."""
+    try:
+        use = Use(f"socket:connect:{path}")
+    except InvalidUse:
+        return ""
+    if reach.grant.has(use):
+        return ""
+    opens = f"`--allow-socket {shlex.quote(path)}`" if _flags_lack(reach, use) else f"`{use}` under `grants`"
+    return f"`{visible(path)}` is a unix socket of the machine; {visible(opens)} opens it, and is {socket_power(path)}"
 
 
 def closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:

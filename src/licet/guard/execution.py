@@ -26,12 +26,19 @@ from licet.declare import Tool
 from licet.declare.plain_json import check_bounded, plain_json, with_typed_bytes
 from licet.guard.limits import LONGEST_ERROR, MOST_FRAMES
 
+SUPERVISED_CALLS = "supervised calls"  # the layer that keeps a grant whole where there are no namespaces
+
 
 class Layers(Struct, frozen=True):
-    """Walls by name: those in force, and those that are missing where the manifest permits it."""
+    """Walls by name: those in force, and those that are missing because another one does without, or by permission."""
 
     in_force: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing that the grant denies is possible behind these walls."""
+        return not self.missing or SUPERVISED_CALLS in self.in_force
 
 
 class Streams(Struct, frozen=True):

@@ -124,7 +124,8 @@ class Result(Struct, frozen=True, eq=False, kw_only=True):
             if self.code == "execution_failed" and self.reason in _ASKED:
                 lines.append(ran_until(money_text(self.cost_usd)))
         if self.programs is not None and self.programs.missing:
-            lines.append(f"  {'degraded':<14}its programs ran without {', '.join(self.programs.missing)}")
+            label = "walls" if self.programs.is_whole else "degraded"
+            lines.append(f"  {label:<14}its programs ran without {', '.join(self.programs.missing)}")
         if allowing := allowing_command(self):
             lines.append(f"  {'or run':<14}{allowing}")
         if self.repeats:

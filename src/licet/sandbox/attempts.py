@@ -19,9 +19,21 @@ from itertools import groupby
 from typing import NamedTuple
 
 from licet.sandbox import scratch
-from licet.sandbox.kernel import connections, hardening, landlock, namespaces, notifications, seccomp, system_calls
+from licet.sandbox.kernel import (
+    connections,
+    hardening,
+    landlock,
+    metadata,
+    namespaces,
+    notifications,
+    seccomp,
+    shared_sockets,
+    signals,
+    system_calls,
+)
 from licet.sandbox.kernel.counted_entries import count_entry
 from licet.sandbox.kernel.entry_count import EntryCount
+from licet.sandbox.kernel.file_rights import FileRights
 from licet.sandbox.kernel.supervised_calls import SupervisedCalls
 from licet.sandbox.limits import ATTEMPT_FILES, ATTEMPT_SECONDS
 
@@ -98,6 +110,53 @@ def _connections(world: World) -> None:
         trying.connect("own")
 
 
+def _supervised(world: World) -> None:
+    """Be a process whose calls another one makes, as a program's supervisor does where there are no namespaces."""
+    hardening.adopt_orphans()
+    hardening.no_new_privs()
+    diagnostics = shared_sockets.diagnostics()
+    usable = [
+        landlock.PathRule("/proc", landlock.READ),
+        landlock.PathRule(world.folder, landlock.READ | landlock.WRITE),
+    ]
+    landlock.restrict(landlock.ruleset(usable, tcp_ports=None))
+    near, far = socket.socketpair()
+    asking = os.fork()
+    if asking:
+        try:
+            signal.alarm(ATTEMPT_SECONDS)
+            far.close()
+            (listener,) = socket.recv_fds(near, 1, 1)[1]
+            near.sendall(_looked_into(asking))
+            rights = FileRights(())
+            sockets = shared_sockets.SharedSockets(None, diagnostics, rights)
+            judges = (sockets, metadata.Metadata(rights), signals.Signals())
+            SupervisedCalls(listener, judges).start()
+            os.waitpid(asking, 0)
+        finally:  # with the listener closed, the calls of the other process fail
+            os._exit(0)
+    near.close()
+    landlock.restrict(landlock.confinement())
+    listener = notifications.install(_asking_beside())
+    socket.send_fds(far, [b"L"], [listener])
+    os.close(listener)
+    if trouble := far.recv(1 << 10).decode(errors="replace").strip():
+        raise OSError(errno.EPERM, f"its supervisor cannot look into it: {trouble}")
+    far.close()
+    with socket.create_server(("127.0.0.1", 0)) as own, socket.socket() as trying:
+        trying.connect(own.getsockname())
+        own.accept()[0].close()
+
+
+def _looked_into(process: int) -> bytes:
+    """Why this process cannot look into another one; a line break if it can."""
+    try:
+        os.close(notifications.open_file(process, _REPORT))
+    except OSError as error:
+        return str(error).encode() + b"\n"
+    return b"\n"
+
+
 def _entries(world: World) -> None:
     """Be a process whose entries another one counts, as the zygote does for workers, and that has made its last one."""
     near, far = socket.socketpair()
@@ -126,6 +185,11 @@ def _entries(world: World) -> None:
 def _asking() -> bytes:
     """The filter of programs; built before the attempts, it is there for the launcher too."""
     return seccomp.program(execute=True, fork=True, inet=True, metadata=True, unix="asks")
+
+
+def _asking_beside() -> bytes:
+    """The filter of programs that share processes with the machine. All signals ask, so that this is tried too."""
+    return seccomp.program(execute=True, fork=True, unix="asks", beside=True, own_pid=1)
 
 
 @contextmanager
@@ -161,6 +225,14 @@ def _connect(world: World) -> None:
 def _connect_unix(world: World) -> None:
     with _in_folder(world.folder), socket.socket(socket.AF_UNIX) as trying:
         trying.connect(_DOOR)
+
+
+def _listen_to_all(world: World) -> None:
+    with socket.socket() as server:
+        server.bind(("0.0.0.0", 0))  # noqa: S104 - this is the attempt
+        server.listen()
+        if server.getsockname()[0] != "0.0.0.0":  # noqa: S104
+            raise PermissionError(errno.EACCES, "it listens on the loopback alone")
 
 
 def _write(world: World) -> None:
@@ -243,6 +315,14 @@ _REPORT, _INHERITED = 3, 9
 _DOOR = "door"  # the unix socket in the folder
 _DONE, _REFUSED, _STOPPED = "done", "refused", "stopped: "  # results of one attempt in a child
 
+# Tried where there are no namespaces.
+_BESIDE = (
+    Attempt("supervised calls", "reach a port of the host", _supervised, _connect),
+    Attempt("supervised calls", "listen at every address", _supervised, _listen_to_all),
+    Attempt("supervised calls", "connect to a socket of the host", _supervised, _connect_unix),
+    Attempt("supervised calls", "signal another process", _supervised, lambda world: os.kill(world.parent, 0)),
+    Attempt("supervised calls", "change the mode of a file", _supervised, lambda world: os.chmod(world.file, 0o600)),
+)  # fmt: skip
 ATTEMPTS = (
     Attempt("landlock", "read a file", _landlock, lambda world: os.close(os.open(world.file, os.O_RDONLY))),
     Attempt("landlock", "write to a file", _landlock, _write),
@@ -266,6 +346,7 @@ ATTEMPTS = (
     Attempt("namespaces", "reach the network of the host", _namespaces, _connect),
     Attempt("namespaces", "see a process of the host", _namespaces, _see_parent),
     Attempt("private root", "look at a file", _private_root, lambda world: os.stat(world.file)),
+    *_BESIDE,
     Attempt("unix sockets", "connect to a socket of the host", _connections, _connect_unix),
     Attempt("limit of entries", "make one directory too many", _entries, _new_directory),
 )  # fmt: skip
@@ -359,8 +440,11 @@ def _folder() -> Iterator[str]:
         os.rmdir(folder)
 
 
-def tried() -> bytes:
-    """Make all attempts; returns the results as one line of JSON."""
+def tried(*, namespaces_wanted: bool = True) -> bytes:
+    """Make all attempts; returns the results as one line of JSON.
+
+    What takes the place of namespaces is tried only where they do not hold, or are not wanted.
+    """
     signal.alarm(ATTEMPT_SECONDS)
     version = landlock.abi()
     with suppress(OSError):  # no filter for this architecture
@@ -373,14 +457,21 @@ def tried() -> bytes:
         with suppress(OSError), _in_folder(folder):  # without it, the attempt on unix sockets tells why
             closed_later.enter_context(_listening(_DOOR))
         world = World(os.path.join(folder, "file"), folder, port, os.getpid())
+        spaces = [attempt for attempt in attempts if attempt.build in (_namespaces, _private_root)]
+        others = [attempt for attempt in attempts if attempt not in spaces and attempt not in _BESIDE]
+        results = dict(zip(spaces, outcomes(spaces, world), strict=True)) if namespaces_wanted else {}
+        if not namespaces_wanted or any(outcome != "holds" for outcome in results.values()):
+            others += _BESIDE
+        results |= zip(others, outcomes(others, world), strict=True)
         found = [
-            {"wall": attempt.wall, "about": attempt.about, "outcome": outcome}
-            for attempt, outcome in zip(attempts, outcomes(attempts, world), strict=True)
+            {"wall": attempt.wall, "about": attempt.about, "outcome": results[attempt]}
+            for attempt in attempts
+            if attempt in results
         ]
     signal.alarm(0)
     return json.dumps({"landlock": version, "attempts": found}).encode() + b"\n"
 
 
 def main() -> None:
-    """Make all attempts, and print the results."""
-    os.write(1, tried())
+    """Make all attempts, and print the results; `without-namespaces` as if there were none."""
+    os.write(1, tried(namespaces_wanted="without-namespaces" not in sys.argv[1:]))

@@ -49,6 +49,14 @@ class KernelRule(NamedTuple):
     identity: Identity | None = None
 
 
+class ClosedTree(NamedTuple):
+    """Rights below some roots, but for closed paths in them; all are real paths."""
+
+    rights: int
+    roots: tuple[str, ...]
+    closed: tuple[str, ...]
+
+
 class KernelPaths(Struct, frozen=True):
     """The files of one call: paths for a private root, and Landlock rules inside or instead of it."""
 
@@ -58,6 +66,7 @@ class KernelPaths(Struct, frozen=True):
     hold: tuple[str, ...]  # directories on the way to a closed path: a private root keeps them from being moved
     rules: tuple[KernelRule, ...]
     absent: tuple[str, ...] = ()  # closed paths that are missing where the call only reads: somebody may make them
+    trees: tuple[ClosedTree, ...] = ()  # without a private root, the roots that have closed paths in them
 
 
 def kernel_paths(
@@ -96,7 +105,14 @@ def kernel_paths(
             *_rules(real, writes.values(), writable, unwritten, (*unwritten, *unread)),
             *_rules(real, deletes.values(), landlock.DELETE, undeleted, links=links),
         )
-        return KernelPaths((*reads,), tuple(dict.fromkeys((*writes, *deletes))), (), (), rules)
+        trees = _trees(
+            real,
+            (readable, reads, unread),
+            (writable, writes, (*unwritten, *unread)),
+            (landlock.DELETE, deletes, (*undeleted, *links)),
+        )
+        changed_roots = tuple(dict.fromkeys((*writes, *deletes)))
+        return KernelPaths((*reads,), changed_roots, (), (), rules, trees=trees if program else ())
     hide = tuple(path for path in unread if path != "/" and os.path.lexists(path))
     changed = {**writes, **deletes}
     everywhere = (*changed, *changed.values())  # by the names in the grant, and by the real ones
@@ -117,6 +133,16 @@ def kernel_paths(
     missing_names = dict.fromkeys(real.of(path) for path in unread if path not in hide)
     absent = (path for path in missing_names if inside(path, shown) and not inside(path, everywhere))
     return KernelPaths((*only_read, *kept), tuple(changed), hide, hold, rules, tuple(absent))
+
+
+def _trees(real: RealPaths, *given: tuple[int, Mapping[str, str], Sequence[str]]) -> tuple[ClosedTree, ...]:
+    """Each of some rights with its roots and the closed paths in them; nothing if no root has one."""
+    trees = []
+    for rights, named, closed in given:
+        roots = tuple(dict.fromkeys(named.values()))
+        inner = dict.fromkeys(way for path in closed for way in (path, real.of(path)) if inside(way, roots))
+        trees.append(ClosedTree(rights, roots, tuple(inner)))
+    return tuple(trees) if any(tree.closed for tree in trees) else ()
 
 
 def _links_to(paths: Iterable[str], real: RealPaths) -> list[str]:
@@ -404,6 +430,8 @@ def program_access(reach: Reach, orders: Mapping[str, Any], granted: _Rules, own
         texts.append("of what may be deleted: scratch, and what was made since the program or its session began")
     if orders["network"] and any(rule.domain == "network" for rule in reach.grant.allow):
         texts += ["connect through the egress proxy alone, as granted", *(f"private {cidr}" for cidr in private)]
+    elif orders["supervised"]:
+        texts.append("connect to its own listeners alone")
     else:
         texts.append("connect inside its own network alone" if orders["namespaces"] else "connect nowhere")
     return access(*_texts(reach.grant), texts, _worded(own, scratch=orders["scratch"][0]))

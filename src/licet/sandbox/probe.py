@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct
 
+from licet.sandbox.launcher_script import by_launcher
 from licet.sandbox.limits import PROBE_SECONDS
 from licet.sandbox.programs.supervisor_client import libraries, own_interpreter, scratch_places
 
@@ -98,14 +99,13 @@ def _distributions(machine: Machine) -> Lines:
     if machine.settings.get(setting) == "0":
         yield (
             f"ordinary users may make no user namespaces (`{setting}` is 0, as on older Debian): run "
-            f"`sysctl {setting}=1`, {_KEEP}"
+            f"`sudo licet doctor --fix`, or `sysctl {setting}=1`, {_KEEP}"
         )
     setting = "kernel.apparmor_restrict_unprivileged_userns"
     if machine.settings.get(setting) == "1":
         yield (
             f"AppArmor takes all rights from user namespaces of ordinary users (`{setting}` is 1, as on Ubuntu from "
-            "23.10 on): give licet's interpreter an AppArmor profile with `userns,`, or run "
-            f"`sysctl {setting}=0`, {_KEEP}"
+            "23.10 on): run `sudo licet doctor --fix`, which gives licet's launcher an AppArmor profile with `userns,`"
         )
 
 
@@ -122,7 +122,8 @@ def _filter(machine: Machine) -> Lines:
         yield (
             "a seccomp filter is around this process, as in a container, and may refuse what namespaces take: allow "
             "`unshare`, `mount`, `umount2`, `pivot_root`, `open_tree`, `move_mount` and `mount_setattr` in the profile "
-            "of the container (Docker and Podman: `--security-opt seccomp=PROFILE.json`)"
+            "of the container (Docker and Podman: `--security-opt seccomp=PROFILE.json`); supervised calls take "
+            "`pidfd_getfd` alone (Docker: `--cap-add SYS_PTRACE`)"
         )
 
 
@@ -166,9 +167,10 @@ WORKER_WALLS: Final = ("landlock", "seccomp", "hardening")
 # The walls of a level; all of them must hold. Programs also get namespaces if the machine has them.
 _OF_LEVEL: Final[dict["Level", tuple[str, ...]]] = {"restricted": WORKER_WALLS, "isolated": WORKER_WALLS, "native": ()}
 NAMESPACES: Final = ("namespaces", "private root")
+SUPERVISED: Final = "supervised calls"  # as `execution` has it: where there are no namespaces, these take their place
 SOCKETS: Final = "unix sockets"  # where this does not hold, programs have none
 ENTRIES: Final = "limit of entries"  # where this does not hold, what a tool makes in directories itself is not counted
-WALLS: Final = (*WORKER_WALLS, *NAMESPACES, SOCKETS, ENTRIES)
+WALLS: Final = (*WORKER_WALLS, *NAMESPACES, SUPERVISED, SOCKETS, ENTRIES)
 
 
 class Attempted(Struct, frozen=True):
@@ -200,6 +202,11 @@ class Support(Struct, frozen=True):
     def namespaces(self) -> bool:
         """Whether programs get namespaces and a private root."""
         return all(map(self.wall_holds, NAMESPACES))
+
+    @property
+    def supervised(self) -> bool:
+        """Whether programs, which get no namespaces, have a supervisor that makes their calls instead."""
+        return not self.namespaces and self.wall_holds(SUPERVISED)
 
     def keeps(self, level: "Level") -> bool:
         """Whether all walls of a level hold."""
@@ -324,14 +331,17 @@ def _expected() -> Support | None:
         return None
 
 
-def look() -> Support:
-    """Make the attempts now, in a new interpreter."""
+def look(*, namespaces: bool = True) -> Support:
+    """Make the attempts now, in a new interpreter; without `namespaces` as on a machine that has none."""
     if sys.platform != "linux":
         return Support(0, (), "this system is not Linux")
     try:
         # The attempts have their scratch where walled calls will have it.
         ended = subprocess.run(  # noqa: S603 - our own interpreter and our own text
-            own_interpreter("from licet.sandbox.attempts import main; main()"),
+            [
+                *by_launcher(own_interpreter("from licet.sandbox.attempts import main; main()")),
+                *(() if namespaces else ("without-namespaces",)),
+            ],
             stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=False,
             cwd="/", env={**libraries(), **scratch_places()},
         )  # fmt: skip

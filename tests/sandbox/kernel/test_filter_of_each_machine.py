@@ -11,6 +11,8 @@ from licet.sandbox.kernel import seccomp, system_calls
 from licet.sandbox.kernel.seccomp import NO, OWN_GROUP, OWN_PID, OWN_USER, UNKNOWN, CallRule, call_rules
 
 ALLOW, NOTIFY, ERRNO, KILL = 0x7FFF0000, 0x7FC00000, 0x00050000, 0x80000000
+BESIDE = {"inet": False, "metadata": False, "beside": True}
+_ORDER = ("execute", "fork", "inet", "metadata", "fenced")
 PROFILES = [
     pytest.param(
         {"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": True}, 7, "none", id="tool"
@@ -22,6 +24,10 @@ PROFILES = [
         {"execute": True, "fork": True, "inet": True, "metadata": True, "fenced": True}, 7, "none", id="program"
     ),
     pytest.param({"execute": True, "fork": True, "inet": True, "metadata": True, "fenced": True}, 7, "asks", id="unix"),
+    pytest.param({**BESIDE, "execute": True, "fork": True, "fenced": False}, 1, "asks", id="beside the machine"),
+    pytest.param(
+        {**BESIDE, "execute": False, "fork": False, "fenced": True}, 7, "judges", id="judge beside the machine"
+    ),
     pytest.param(
         {"execute": False, "fork": False, "inet": False, "metadata": False, "fenced": True}, 7, "judges", id="judge"
     ),
@@ -96,10 +102,10 @@ def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
 def test_the_filter_says_what_the_rules_say(
     machine: str, profile: dict[str, bool], abi: int, unix: seccomp.Unix
 ) -> None:
-    spaces = {name: value for name, value in profile.items() if name != "counts"}
-    program, places = seccomp._built(machine, *spaces.values(), abi, unix, counts=profile.get("counts", False))
+    others = {name: value for name, value in profile.items() if name not in _ORDER}
+    program, places = seccomp._built(machine, *(profile[name] for name in _ORDER), abi, unix, **others)
     rules, names = (
-        call_rules(**profile, abi=abi, unix=unix),
+        call_rules(**profile, abi=abi, unix=unix),  # type: ignore[arg-type]
         {number: name for name, number in system_calls.NUMBERS[machine].items()},
     )
     own = ({OWN_USER, OWN_GROUP} if profile["execute"] else set()) | (set() if profile["fenced"] else {OWN_PID})

@@ -20,6 +20,7 @@ from attacks.walled_programs import (
     PYTHON,
     Programs,
     both_kinds,
+    degraded,
     needs_namespaces,
     needs_walls,
     place,
@@ -172,11 +173,12 @@ def put(support: Callable[[], probe.Support], rules: list[str], http: HttpClient
 
 @needs_walls
 @pytest.mark.parametrize("rules", [["process:exec:*"], ["network:http:example.com", "process:exec:*"]])
-def test_a_machine_without_namespaces_refuses_programs_and_says_both_ways_out(rules: list[str]) -> None:
+def test_a_machine_without_supervised_calls_refuses_programs_and_says_both_ways_out(rules: list[str]) -> None:
     with pytest.raises(SandboxUnavailable) as refused:
-        put(without_namespaces, rules, HttpClient(), degraded=False)
+        put(degraded, rules, HttpClient(), degraded=False)
     said = str(refused.value)
-    assert "no program can be put behind all its walls here" in said
+    assert "no program can be put behind its walls here" in said
+    assert "supervised calls: nothing was tried" in said
     assert "namespaces: nothing was tried" in said
     assert "unshare" in said or "sysctl" in said
     assert "sandbox: {allow_degraded: true}" in said
@@ -192,14 +194,23 @@ UNCOUNTED = () if os.getuid() else ("limit of processes",)
 @pytest.mark.parametrize(
     ("rules", "missing"),
     [
-        (["process:exec:*"], (*LACKED, *UNCOUNTED)),
-        (["network:http:example.com", "process:exec:*"], (*LACKED, "egress proxy", *UNCOUNTED)),
+        (["process:exec:*"], (*LACKED, probe.SUPERVISED, *UNCOUNTED)),
+        (["network:http:example.com", "process:exec:*"], (*LACKED, probe.SUPERVISED, "egress proxy", *UNCOUNTED)),
     ],
 )
 def test_where_the_manifest_does_without_them_it_is_told_what_is_missing(
     rules: list[str], missing: tuple[str, ...]
 ) -> None:
-    assert put(without_namespaces, rules, HttpClient(), degraded=True).layers == Layers(BASE, missing)
+    assert put(degraded, rules, HttpClient(), degraded=True).layers == Layers(BASE, missing)
+
+
+@needs_walls
+@pytest.mark.parametrize("allowed", [True, False])
+def test_supervised_calls_take_the_place_of_namespaces(allowed: bool) -> None:
+    rules, in_force = ["network:http:example.com", "process:exec:*"], (*BASE, probe.SUPERVISED)
+    walls = [put(without_namespaces, rules, http, degraded=allowed).layers for http in (HttpClient(), None)]
+    assert walls == [Layers((*in_force, "egress proxy"), LACKED), Layers(in_force, LACKED)]
+    assert all(layers.is_whole for layers in walls)
 
 
 @needs_namespaces
@@ -212,7 +223,7 @@ def test_nothing_is_missing_where_there_are_namespaces(degraded: bool) -> None:
 
 @needs_walls
 def test_a_degraded_program_has_no_network_and_no_proxy() -> None:
-    walled = Programs("no-namespaces", ("network:http:127.0.0.1:1",), http=HttpClient())
+    walled = Programs("degraded", ("network:http:127.0.0.1:1",), http=HttpClient())
     code = "print('http_proxy' in os.environ)\nsocket.socket().connect(('127.0.0.1', 1))"
     said = walled.python(code)
     assert said.startswith("False\n")

@@ -501,4 +501,4 @@ def test_where_connections_cannot_be_judged_there_are_no_unix_sockets() -> None:
 @needs_walls
 def test_without_a_network_of_its_own_a_program_has_no_sockets() -> None:
     for code in ("socket.socket()", "socket.socket(socket.AF_UNIX)"):
-        assert "PermissionError" in Programs("no-namespaces").python(code)
+        assert "PermissionError" in Programs("degraded").python(code)

@@ -22,7 +22,6 @@ import struct
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
-from typing import Final
 
 from licet.sandbox.kernel import system_calls
 from licet.sandbox.kernel.notifications import Notice, answer, go_on, memory, open_file, waits
@@ -42,7 +41,7 @@ _OF_ITSELF = (b"/proc/self/", b"/proc/thread-self/")
 class Connections:
     """The judge of `connect` and `listen`."""
 
-    names: Final = frozenset({"connect", "listen", "landlock_restrict_self"})
+    names = frozenset({"connect", "listen", "landlock_restrict_self"})
     is_quick = False
 
     def __init__(self, granted: Sequence[tuple[str, int, int]] = ()) -> None:
@@ -56,7 +55,7 @@ class Connections:
     def judge(self, calls: SupervisedCalls, notice: Notice, *, may_block: bool) -> None:
         """Make a connection for its caller, or record that it listens."""
         if notice.name == "landlock_restrict_self":
-            _mark(notice.thread)
+            mark(notice.thread)
             go_on(calls.listener, notice)
         elif notice.name == "listen":
             try:
@@ -69,7 +68,7 @@ class Connections:
             go_on(calls.listener, notice)
 
     def _record(self, notice: Notice) -> None:
-        copy = open_file(notice.thread, _signed(notice.arguments[0]))
+        copy = open_file(notice.thread, signed(notice.arguments[0]))
         try:
             number = system_calls.NUMBERS[system_calls.machine()]["ioctl"]
             file = system_calls.syscall("ioctl(SIOCUNIXFILE)", number, copy, _FILE_OF_SOCKET, 0)
@@ -77,6 +76,10 @@ class Connections:
             return
         finally:
             os.close(copy)
+        self._remember(file)
+
+    def _remember(self, file: int) -> None:
+        """Let the program connect to a file, which stays open."""
         about = os.fstat(file)
         with self._lock:
             before = self._files.pop((about.st_dev, about.st_ino), None)
@@ -94,11 +97,11 @@ class Connections:
 
     def _connect(self, calls: SupervisedCalls, notice: Notice, *, may_block: bool) -> bool:
         """Make a connection; False if the kernel shall go on, for a caller that has restricted itself."""
-        size = _signed(notice.arguments[2])
+        size = signed(notice.arguments[2])
         if not 0 <= size <= LONGEST_ADDRESS:
             raise OSError(errno.EINVAL, "no address is that long")
         address = memory(notice.thread, notice.arguments[1], size) if size else b""
-        made = open_file(notice.thread, _signed(notice.arguments[0]))
+        made = open_file(notice.thread, signed(notice.arguments[0]))
         target = -1
         try:
             restricted = is_marked(notice.thread)
@@ -112,11 +115,11 @@ class Connections:
             blocks = not fcntl.fcntl(made, fcntl.F_GETFL) & os.O_NONBLOCK
             if blocks and not may_block:
                 raise OSError(errno.EAGAIN, "too many connections wait")
-            if path := _path(address):
+            if path := path_in(address):
                 target = self._own(path, notice.thread)
-                address = struct.pack("=H", socket.AF_UNIX) + b"/proc/self/fd/%d\0" % target
+                address = address_of_file(target)
             with calls.interruptible(notice) if blocks else nullcontext():
-                _make(calls.listener, made, address, notice)
+                make(calls.listener, made, address, notice)
             return True
         finally:
             os.close(made)
@@ -147,7 +150,12 @@ class Connections:
         raise OSError(errno.ECONNREFUSED, "not a socket")
 
 
-def _make(listener: int, made: int, address: bytes, notice: Notice) -> None:
+def address_of_file(file: int) -> bytes:
+    """The address of a unix socket whose file is open here."""
+    return struct.pack("=H", socket.AF_UNIX) + b"/proc/self/fd/%d\0" % file
+
+
+def make(listener: int, made: int, address: bytes, notice: Notice) -> None:
     """Make a connection, again after each interruption, as the kernel does itself; ESRCH without its caller."""
     number = system_calls.NUMBERS[system_calls.machine()]["connect"]
     while True:
@@ -178,7 +186,8 @@ _RTTIME = 15
 _MARK = 1 << 50
 
 
-def _mark(thread: int) -> None:
+def mark(thread: int) -> None:
+    """Mark a process that restricts itself."""
     system_calls.syscall(
         "prlimit64",
         system_calls.NUMBERS[system_calls.machine()]["prlimit64"],
@@ -190,7 +199,7 @@ def _mark(thread: int) -> None:
 
 
 def is_marked(thread: int) -> bool:
-    """Whether a process has restricted itself with Landlock, or one that it comes from."""
+    """Whether a process has restricted itself, or one that it comes from has."""
     found = ctypes.create_string_buffer(_PAIR.size)
     system_calls.syscall(
         "prlimit64", system_calls.NUMBERS[system_calls.machine()]["prlimit64"], thread, _RTTIME, None, found
@@ -213,13 +222,13 @@ def _family(file: int) -> int:
         same.detach()
 
 
-def _path(address: bytes) -> bytes:
+def path_in(address: bytes) -> bytes:
     """The path in an address of a unix socket; empty for other addresses, and for names without a file."""
     if len(address) <= 2 or struct.unpack_from("=H", address)[0] != socket.AF_UNIX:
         return b""
     return address[2:].partition(b"\0")[0]
 
 
-def _signed(word: int) -> int:
+def signed(word: int) -> int:
     """An argument of the type `int`."""
     return (word & 0xFFFFFFFF ^ 0x80000000) - 0x80000000

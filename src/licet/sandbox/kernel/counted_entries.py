@@ -36,11 +36,17 @@ class CountedEntries:
         """Count a call, and let it go on or refuse it."""
         if _open_nowhere(calls.listener, notice):
             return
-        if self._count.take():
+        if self.take():
             go_on(calls.listener, notice)
         else:
-            self.refused = True  # first: the program may end before this thread goes on
             answer(calls.listener, notice, entry_count.FULL)
+
+    def take(self) -> bool:
+        """Count one entry before it is made; False if it is one too many."""
+        if self._count.take():
+            return True
+        self.refused = True  # before the answer: the program may end before this thread goes on
+        return False
 
 
 def _open_nowhere(listener: int, notice: Notice) -> bool:

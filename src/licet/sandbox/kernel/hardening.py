@@ -20,6 +20,7 @@ if sys.platform != "win32":  # imported here because nothing may be imported in 
     import resource
 
 _SET_PDEATHSIG, _SET_DUMPABLE, _CAPBSET_DROP, _SET_NO_NEW_PRIVS, _CAP_AMBIENT = 1, 4, 24, 38, 47
+_SET_CHILD_SUBREAPER = 36
 _CLEAR_ALL = 4
 _CAPABILITY_VERSION = 0x20080522
 _MOST_CAPABILITIES = 64
@@ -64,6 +65,11 @@ def die_with(parent: int) -> None:
     system_calls.prctl("prctl(PR_SET_PDEATHSIG)", _SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it ended before the prctl
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of what this process has started, once its own parent has ended."""
+    system_calls.prctl("prctl(PR_SET_CHILD_SUBREAPER)", _SET_CHILD_SUBREAPER, 1)
 
 
 def close_all_but(keep_fds: Collection[int]) -> None:

@@ -24,7 +24,7 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _REMOVE_DIR, _REMOVE_FILE = (1 << 
 _MAKE_CHAR, _MAKE_DIR, _MAKE_REG, _MAKE_SOCK, _MAKE_FIFO, _MAKE_BLOCK, _MAKE_SYM = (1 << bit for bit in range(6, 13))
 _REFER, _TRUNCATE, _IOCTL_DEV = (1 << bit for bit in range(13, 16))
 
-READ_FILE = _READ_FILE
+READ_FILE, WRITE_FILE = _READ_FILE, _WRITE_FILE
 READ = READ_FILE | _READ_DIR
 EXECUTE = _EXECUTE | READ_FILE  # the loader reads the program
 WRITE = _WRITE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SYM | _TRUNCATE  # without delete and rename, devices and FIFOs
@@ -32,7 +32,7 @@ SPECIAL = _MAKE_FIFO | _MAKE_SOCK  # named pipes and unix sockets; seccomp decid
 TERMINAL = _READ_FILE | _WRITE_FILE | _IOCTL_DEV
 DELETE = _REMOVE_DIR | _REMOVE_FILE | _REFER  # together with WRITE also rename, within and across directories
 
-_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # other rights apply to directories only
+OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # other rights apply to directories only
 
 
 class PathRule(NamedTuple):
@@ -116,12 +116,31 @@ def _add_path(fd: int, rule: PathRule, known: int) -> None:
         access = rule.access & known
         # By the open file, because its name may mean another file by now; a private root may lack /proc.
         if not stat.S_ISDIR(os.fstat(path_fd).st_mode):
-            access &= _OF_A_FILE
+            access &= OF_A_FILE
         if access:  # the kernel refuses a rule without rights
             what = f"landlock_add_rule {rule.path}"
             system_calls.syscall(what, _ADD, fd, _PATH_BENEATH, struct.pack("=Qi", access, path_fd), 0)
     finally:
         os.close(path_fd)
+
+
+def confinement(*, version: int | None = None) -> int:
+    """Build a ruleset for files as they are, without TCP, and with what a version can confine; see `ruleset`.
+
+    A process that adds it is in a domain of its own: nobody in it can look into a process that is not.
+    """
+    newest = min(abi(), _TOO_NEW)
+    checked = handled(newest if version is None else min(version, newest))
+    # A ruleset must check some right on files, and one without `_REFER` would deny it; a rule allows it everywhere.
+    checked = checked._replace(files=checked.files & _REFER or _MAKE_CHAR)
+    attributes = checked.packed()
+    fd = system_calls.syscall("landlock_create_ruleset", _CREATE, attributes, len(attributes), 0)
+    try:
+        _add_path(fd, PathRule("/", checked.files), checked.files)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
 
 
 def restrict(ruleset_fd: int) -> None:

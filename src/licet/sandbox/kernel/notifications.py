@@ -11,6 +11,7 @@ import os
 import select
 import struct
 import sys
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -114,6 +115,15 @@ def answer(listener: int, notice: Notice, error: int) -> None:
             raise
 
 
+def answer_with_value(listener: int, notice: Notice, value: int) -> None:
+    """End the call as one that was made, with what it returns."""
+    try:
+        fcntl.ioctl(listener, _SEND, _ANSWER.pack(notice.id, value, 0, 0))
+    except OSError as error:
+        if error.errno != errno.ENOENT:  # it was killed
+            raise
+
+
 def answer_with_file(listener: int, notice: Notice, file: int, *, inherited: bool) -> None:
     """End the call as an `open` that gave this file. Raises `OSError` on a kernel that cannot (before Linux 5.14)."""
     flags = 0 if inherited else os.O_CLOEXEC
@@ -124,18 +134,66 @@ def answer_with_file(listener: int, notice: Notice, file: int, *, inherited: boo
             raise
 
 
+def add_file(listener: int, notice: Notice, file: int, *, inherited: bool) -> int | None:
+    """Give the caller an open file; returns the number that it has there, None if the caller is gone.
+
+    The call still waits. Raises `OSError` on a kernel that cannot (before Linux 5.9).
+    """
+    flags = 0 if inherited else os.O_CLOEXEC
+    try:
+        return int(fcntl.ioctl(listener, _ADD_FILE, bytearray(_ADDED.pack(notice.id, 0, file, 0, flags))))
+    except OSError as error:
+        if error.errno != errno.ENOENT:
+            raise
+    return None
+
+
 class _Vector(ctypes.Structure):
     _fields_ = (("address", ctypes.c_uint64), ("size", ctypes.c_uint64))
 
 
 def memory(thread: int, address: int, size: int) -> bytes:
     """A copy of the memory of a thread; EFAULT if it has less there."""
-    buffer = ctypes.create_string_buffer(size)
-    near, far = _Vector(ctypes.addressof(buffer), size), _Vector(address, size)
-    number = system_calls.NUMBERS[system_calls.machine()]["process_vm_readv"]
-    if system_calls.syscall("process_vm_readv", number, thread, near, 1, far, 1, 0) != size:
+    found = memory_up_to(thread, address, size)
+    if len(found) != size:
         raise OSError(errno.EFAULT, "the memory of the caller ends there")
-    return buffer.raw
+    return found
+
+
+def memory_up_to(thread: int, address: int, size: int) -> bytes:
+    """The same, as far as there is memory, of at most two pages."""
+    buffer = ctypes.create_string_buffer(size)
+    first = min(size, _PAGE - address % _PAGE)  # what is on one page is there as a whole, or is not
+    near = _Vector(ctypes.addressof(buffer), size)
+    far = (_Vector * 2)(_Vector(address, first), _Vector(address + first, size - first))
+    number = system_calls.NUMBERS[system_calls.machine()]["process_vm_readv"]
+    try:
+        read = system_calls.syscall("process_vm_readv", number, thread, near, 1, far, 2, 0)
+        return buffer.raw[:read]
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOSYS):
+            raise
+    with open(f"/proc/{thread}/mem", "rb", buffering=0) as file:  # the filter of some containers refuses that call
+        found = b""
+        with suppress(OSError):
+            found = os.pread(file.fileno(), first, address)
+            found += os.pread(file.fileno(), size - first, address + first)
+        if size and not found:
+            raise OSError(errno.EFAULT, "the caller has no memory there")
+        return found
+
+
+def text(thread: int, address: int, longest: int) -> bytes:
+    """A text that ends with NUL in the memory of a thread, without it. ENAMETOOLONG if it is longer."""
+    found = b""
+    while b"\0" not in found and len(found) < longest:
+        found += memory_up_to(thread, address + len(found), min(_PAGE, longest - len(found)))
+    if b"\0" not in found:
+        raise OSError(errno.ENAMETOOLONG, "a text of the caller is too long")
+    return found.partition(b"\0")[0]
+
+
+_PAGE = 4096
 
 
 def path(thread: int, address: int) -> bytes:

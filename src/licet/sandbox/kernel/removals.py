@@ -14,7 +14,7 @@ import _thread
 import errno
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from licet.sandbox.kernel import connections, notifications
@@ -45,8 +45,9 @@ class Removals:
     names: Final = frozenset(NAMES)
     is_quick = False  # a large file takes its time
 
-    def __init__(self, births: Births, scratch: Iterable[str]) -> None:
-        self._births = births
+    def __init__(self, births: Births, scratch: Iterable[str], may_delete: Callable[[str], bool] | None = None) -> None:
+        """`may_delete`: whether the rules open a path, where this process has wider ones than the program."""
+        self._births, self._may_delete = births, may_delete
         self._scratch_mounts, self._scratch_paths = _mounts_and_paths(scratch)
         self._lock = _thread.allocate_lock()
         self._refused: dict[str, None] = {}  # the first paths
@@ -83,6 +84,8 @@ class Removals:
             raise _error(errno.ENOTDIR)
         if file.is_mounted:
             raise _error(errno.EBUSY)
+        if self._may_delete is not None and not self._may_delete(_path(directory, name)):
+            raise _error(_REFUSED)
         if self._births.is_new(file) or self._is_scratch(directory, file):
             return
         if os.fstatvfs(directory).f_flag & os.ST_RDONLY:
@@ -103,14 +106,17 @@ class Removals:
         return any(path == place or path.startswith(f"{place}/") for place in self._scratch_paths)
 
     def _remember(self, directory: int, name: bytes) -> None:
-        path = os.path.join(os.readlink(f"/proc/self/fd/{directory}"), os.fsdecode(name))
-        path = path.encode(errors="backslashreplace").decode()
+        path = _path(directory, name).encode(errors="backslashreplace").decode()
         with self._lock:
             self._count += 1
             fits = len(self._refused) < MOST_REFUSED_DELETES and self._size + len(path) <= LONGEST_REFUSED_DELETES
             if path not in self._refused and fits:
                 self._refused[path] = None
                 self._size += len(path)
+
+
+def _path(directory: int, name: bytes) -> str:
+    return os.path.join(os.readlink(f"/proc/self/fd/{directory}"), os.fsdecode(name))
 
 
 def _mounts_and_paths(scratch: Iterable[str]) -> tuple[frozenset[int], tuple[str, ...]]:

@@ -139,12 +139,33 @@ _PRCTL: Final = (2, 3, 7, 15, 16, 21, 23, 29, 30, 38, 39, 40, 41, 42, 0x53564D41
 _PDEATHSIG, _DUMPABLE, _SECCOMP_RULES, _SUBREAPER = 1, 4, 22, 36
 
 
+# In a network that is shared with the machine: SO_REUSEPORT, and SO_BINDTODEVICE and SO_BINDTOIFINDEX, would let a
+# process outside listen at the same port; TCP_FASTOPEN_CONNECT connects after the supervisor has looked.
+_SHARES_PORTS, _CONNECTS_LATER = (15, 25, 62), 30
 # Reading and answering what other processes ask, and the file of a unix socket (SIOCUNIXFILE).
 _JUDGING_IOCTL: Final = (0xC0502100, 0xC0182101, 0x40082102, 0x40182103, 0x89E0)
 # `prlimit64` reads and lowers limits of others; raising them needs a capability.
 _JUDGING: Final = "connect pidfd_open pidfd_getfd process_vm_readv prlimit64"
+# Beside the processes of the machine, the supervisor also makes listeners, changes of metadata, and signals.
+_JUDGING_BESIDE: Final = """
+    bind listen accept4 openat2 kill pidfd_send_signal inotify_add_watch chmod fchmod fchmodat fchmodat2 fchownat
+    utimensat utime utimes mknod mknodat
+"""
+# The calls whose judges are `shared_sockets`, `metadata` and `signals`.
+_SOCKETS_ASKED: Final = "connect bind listen shutdown landlock_restrict_self"
+_TIMES_ASKED: Final = "utime utimes futimesat utimensat inotify_add_watch"
+_WATCHES: Final = "inotify_init inotify_init1 inotify_rm_watch"
+_SETS_ATTRIBUTES: Final = """
+    setxattr lsetxattr fsetxattr setxattrat removexattr lremovexattr fremovexattr removexattrat
+"""
 
 Unix = Literal["none", "asks", "judges"]
+# Which calls on names ask, because there are closed names beside those of the program: all that write, or all.
+Names = Literal["none", "written", "read"]
+_NAMES_ASKED: Final = """
+    creat truncate mkdir mkdirat mknod mknodat symlink symlinkat link linkat rename renameat renameat2 unlink unlinkat
+    rmdir
+"""
 
 
 def call_rules(
@@ -159,6 +180,8 @@ def call_rules(
     traces: bool = False,
     counts: bool = False,
     removals: bool = False,
+    beside: bool = False,
+    asked_names: Names = "none",
 ) -> Mapping[str, CallRule]:
     """The rule for each call, by name; other calls are refused.
 
@@ -211,6 +234,8 @@ def call_rules(
         found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_JUDGING_IOCTL)), otherwise=errno.ENOTTY)
     if traces:
         found["ptrace"] = YES
+    if beside and unix == "asks":
+        found |= _asking_beside(fenced=fenced)
     if metadata:
         if execute:
             found["ioctl"] = _if(ArgumentTest(1, (*_IOCTL, *_OWN_TERMINAL)), otherwise=errno.ENOTTY)
@@ -220,8 +245,11 @@ def call_rules(
         found |= {name: _if(ArgumentTest(argument, (0,), _SET_IDS)) for name, argument in modes}
     # Programs that copy or list files accept ENOTSUP, as from a file system without attributes.
     found |= dict.fromkeys(_names(_ATTRIBUTES), YES if metadata else CallRule((), errno.ENOTSUP))
-    found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(ArgumentTest(0, (OWN_PID,))))
+    if not (beside and (unix == "judges" or not fenced)):
+        found |= dict.fromkeys(_names(_SIGNALS), YES if fenced else _if(ArgumentTest(0, (OWN_PID,))))
     found |= _opening(abi)
+    if beside and unix == "judges":
+        found |= dict.fromkeys(_names(_JUDGING_BESIDE), YES)
     if execute:
         found |= _own_ids()
         # Memory with a descriptor is what a file in scratch is, and can be executed as that can.
@@ -229,9 +257,63 @@ def call_rules(
         # FIFOs only: no devices, and regular files are made by `open`. Landlock checks where they are made.
         for name, mode in (("mknod", 1), ("mknodat", 2)):
             found[name] = _if(ArgumentTest(mode, (_FIFO,), _KIND_OF_FILE | _SET_IDS))
-    if removals:
-        found |= dict.fromkeys(_names(_REMOVING), ASK)
-    return {**found, **_counted(found)} if counts else found
+    if asked_names != "none":  # these are counted where they are made
+        found = {**found, **_on_names(found, reads=asked_names == "read")}
+    elif counts:
+        found = {**found, **_counted(found)}
+    return {**found, **dict.fromkeys(_names(_REMOVING), ASK)} if removals else found
+
+
+def _on_names(rules: Mapping[str, CallRule], *, reads: bool) -> dict[str, CallRule]:
+    """The rules of calls on names that ask, as far as they are allowed."""
+    found = {
+        name: CallRule((), rules[name].otherwise, (*rules[name].allowed, *rules[name].asked))
+        for name in _names(_NAMES_ASKED)
+        if name in rules
+    }
+    found["truncate"] = ASK
+    for name, flags in (("open", 1), ("openat", 2)):
+        plain = (ArgumentTest(flags, (0,), _CREAT | _TMPFILE | _TRUNC | 3),)
+        found[name] = CallRule((), rules[name].otherwise, rules[name].allowed)
+        if not reads:
+            found[name] = found[name]._replace(allowed=(plain,))
+    return found
+
+
+def _asking_beside(*, fenced: bool) -> dict[str, CallRule]:
+    """The rules of a program beside the processes of the machine; all that asks is made by its supervisor."""
+    found = dict.fromkeys(_names(_SOCKETS_ASKED, _TIMES_ASKED), ASK)
+    found |= dict.fromkeys(_names(_WATCHES, "accept accept4 recvmmsg"), YES)
+    # Streams alone: each datagram could go elsewhere. To the supervisor unix sockets are what `unix` says.
+    found["socket"] = CallRule(
+        (
+            (ArgumentTest(0, (_INET, _INET6)), ArgumentTest(1, (_STREAM,), 0xF), ArgumentTest(2, (0, _TCP))),
+            (ArgumentTest(0, (_UNIX,)), ArgumentTest(1, (_STREAM, _SEQPACKET), 0xF), ArgumentTest(2, (0, _UNIX))),
+        ),
+        errno.EACCES,
+    )
+    found["sendmmsg"] = _if(ArgumentTest(3, (0,), _FASTOPEN))
+    found["setsockopt"] = CallRule(
+        (
+            (ArgumentTest(1, (_SOCKETS, _TCP), none=True),),
+            (ArgumentTest(1, (_SOCKETS,)), ArgumentTest(2, _SHARES_PORTS, none=True)),
+            (ArgumentTest(1, (_TCP,)), ArgumentTest(2, (_CONNECTS_LATER,), none=True)),
+        ),
+        errno.ENOPROTOOPT,
+    )
+    # Nobody could look into an undumpable process, and so make no connection for it.
+    found["prctl"] = _if(ArgumentTest(0, (*_PRCTL, _SUBREAPER, _SECCOMP_RULES, _PDEATHSIG)))
+    modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
+    found |= {name: CallRule((), asked=((ArgumentTest(mode, (0,), _SET_IDS),),)) for name, mode in modes}
+    owners = (("chown", 1), ("fchown", 1), ("lchown", 1), ("fchownat", 2))
+    found |= {
+        name: CallRule((), asked=((ArgumentTest(user, (OWN_USER, _SAME)), ArgumentTest(user + 1, (OWN_GROUP, _SAME))),))
+        for name, user in owners
+    }
+    found |= dict.fromkeys(_names(_SETS_ATTRIBUTES), CallRule((), errno.ENOTSUP))
+    if not fenced:
+        found |= dict.fromkeys(_names(_SIGNALS), CallRule(((ArgumentTest(0, (OWN_PID,)),),), asked=((),)))
+    return found
 
 
 def _counted(rules: Mapping[str, CallRule]) -> dict[str, CallRule]:
@@ -345,6 +427,8 @@ def program(
     traces: bool = False,
     counts: bool = False,
     removals: bool = False,
+    beside: bool = False,
+    asked_names: Names = "none",
 ) -> bytes:
     """Build a filter.
 
@@ -357,10 +441,24 @@ def program(
     unix: `asks` for unix sockets, with `inet`, in a filter that has a listener; `judges` for the process that has it.
     traces: other processes may be traced, which is how the first process of a namespace stops them.
     counts: calls that may make an entry in a directory ask too. removals: calls that remove a name do.
+    beside: of a program, or with `judges` of its supervisor, that shares network and processes with the machine.
+    asked_names: which calls on names of such a program ask; its supervisor makes them.
     """
     version = landlock.abi() if abi is None else abi
     built, places = _built(
-        system_calls.machine(), execute, fork, inet, metadata, own_pid is None, version, unix, traces, counts, removals
+        system_calls.machine(),
+        execute,
+        fork,
+        inet,
+        metadata,
+        own_pid is None,
+        version,
+        unix,
+        traces,
+        counts,
+        removals,
+        beside,
+        asked_names,
     )
     own = {OWN_PID: own_pid or 0, OWN_USER: os.getuid(), OWN_GROUP: os.getgid()}
     patched = bytearray(built)
@@ -394,6 +492,8 @@ def _built(
     traces: bool = False,
     counts: bool = False,
     removals: bool = False,
+    beside: bool = False,
+    asked_names: Names = "none",
 ) -> tuple[bytes, tuple[tuple[int, int], ...]]:
     """The filter as bytes, and the placeholders in them with their offsets."""
     if machine not in system_calls.NUMBERS:
@@ -409,6 +509,8 @@ def _built(
         traces=traces,
         counts=counts,
         removals=removals,
+        beside=beside,
+        asked_names=asked_names,
     )
     of_number = {number: allowed.get(name, NO) for name, number in system_calls.NUMBERS[machine].items()}
     end = max(of_number) + 1

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 # Every argument is passed as one machine word: ctypes would pass an int as a C int and cut off 64-bit flags. Bytes and
 # structures are passed as pointers.
-Word = int | bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure | None
+Word = int | bytes | ctypes.Array[Any] | ctypes.Structure | None
 
 
 @cache

@@ -26,17 +26,22 @@ from licet.sandbox.kernel import (
     counted_entries,
     cover_watch,
     entry_count,
+    file_rights,
     frozen,
     hardening,
     landlock,
+    metadata,
     namespaces,
+    new_names,
     notifications,
     removals,
     seccomp,
+    shared_sockets,
+    signals,
     supervised_calls,
     system_calls,
 )
-from licet.sandbox.kernel.supervised_calls import SupervisedCalls
+from licet.sandbox.kernel.supervised_calls import Judge, SupervisedCalls
 from licet.sandbox.limits import (
     FREEZE_SECONDS,
     LARGEST_ORDERS,
@@ -67,6 +72,8 @@ def main(control: int, ending: int) -> None:
         began = births.now()
         if orders["namespaces"]:
             _in_namespaces(orders, host, ending, count, began)
+        if orders["supervised"]:
+            _beside_the_machine(orders, host, ending, count, began)
         if orders["own_terminal"]:
             _take_terminal()
         hardening.harden(limits=_limits(orders), keep_fds=(0, 1, 2, control), parent=None)
@@ -81,7 +88,7 @@ def main(control: int, ending: int) -> None:
 
 def prepare() -> None:
     """Build the seccomp filters in advance; forks of this process then have them."""
-    orders = {"namespaces": True, "landlock": landlock.abi(), "unix": True, "removals": None}
+    orders = {"namespaces": True, "supervised": False, "landlock": landlock.abi(), "unix": True, "removals": None}
     _filter(orders)
     _filter({**orders, "removals": {}})
     _filter_of_first(orders)
@@ -289,8 +296,8 @@ def _first_process(
     _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
     near.close()
     seccomp.install(_filter_of_first(orders))
-    counted = () if count is None else (counted_entries.CountedEntries(count),)
-    judges = connections.Connections(orders["sockets"]), *judged, *counted
+    counted = _counting(count)
+    judges: Sequence[Judge] = (connections.Connections(orders["sockets"]), *judged, *counted)
     supervised = [SupervisedCalls(listener, judges) for listener in listeners]
     for calls in supervised:
         calls.start()
@@ -298,12 +305,18 @@ def _first_process(
     limit = "LIMIT_PROCESSES" if crowded else "LIMIT_DISK" if _full(orders["scratch"][0][0]) else ""
     if any(counter.refused for counter in counted):
         limit = limit or "LIMIT_PATHS"
-    refused = "".join(f"\n{json.dumps(judge.report)}" for judge in judged)
-    os.write(saying, f"{status} {limit if status else ''}{refused}".encode())
+    os.write(saying, f"{status} {limit if status else ''}{_report(judged)}".encode())
     os._exit(0)
 
 
-def _removals(orders: dict[str, Any], began: int) -> tuple[removals.Removals, ...]:
+def _report(judged: Sequence[removals.Removals]) -> str:
+    """What was refused, as it follows the limit that ended a program."""
+    return "".join(f"\n{json.dumps(judge.report)}" for judge in judged)
+
+
+def _removals(
+    orders: dict[str, Any], began: int, rights: file_rights.FileRights | None = None
+) -> tuple[removals.Removals, ...]:
     """What judges deletes that nobody has approved, if there are some. Files that are made from now on are new."""
     judged = orders["removals"]
     if judged is None:
@@ -311,7 +324,11 @@ def _removals(orders: dict[str, Any], began: int) -> tuple[removals.Removals, ..
     since = began if judged["since"] is None else min(began, judged["since"])
     known = births.Births(since, judged["directories"])
     known.wait()
-    return (removals.Removals(known, judged["scratch"]),)
+    return (removals.Removals(known, judged["scratch"], None if rights is None else rights.may_delete),)
+
+
+def _counting(count: entry_count.EntryCount | None) -> tuple[counted_entries.CountedEntries, ...]:
+    return () if count is None else (counted_entries.CountedEntries(count),)
 
 
 def _copies(mounts: dict[str, Any]) -> Iterator[namespaces.Copy]:
@@ -469,6 +486,133 @@ def _exit_like(status: int) -> NoReturn:
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
+# Beside the processes of the machine ---------------------------------------------------------------------------------
+
+
+def _beside_the_machine(
+    orders: dict[str, Any], host: socket.socket, ending: int, count: entry_count.EntryCount | None, began: int
+) -> NoReturn:
+    """Start the binary without namespaces, answer its calls, and end as it ended.
+
+    This process is behind the same Landlock rules, with a domain around that of the binary: so it can look into the
+    processes of the run and no others, and they can neither look into it nor, from Landlock's version 6 on, signal it.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+    hardening.adopt_orphans()  # Yama lets this process look into its descendants alone
+    door = _proxy_door(host) if orders["network"] else None
+    diagnostics = shared_sockets.diagnostics()
+    near, far = socket.socketpair()
+    kept = (*(() if door is None else door.files), *(() if diagnostics is None else (diagnostics.fileno(),)))
+    files = (0, 1, 2, host.fileno(), near.fileno(), far.fileno(), ending, *kept)
+    limits = _limits(orders)
+    hardening.harden(limits=limits, keep_fds=(*files, *(() if count is None else (count.file,))))
+    rules = [landlock.PathRule(path, access) for path, access, _ in orders["rules"]]
+    rights = file_rights.FileRights(rules, file_rights.trees_of(orders["trees"]))
+    inner = _inner_rules(orders)
+    _restrict_files(orders)
+    judged = _removals(orders, began, rights)
+    own = os.getpid()
+    binary = os.fork()
+    if not binary:
+        try:
+            os.close(ending)
+            near.close()
+            hardening.die_with(own)
+            _lead("alone" if orders["own_terminal"] else "", None)  # nobody here lets a stopped job go on
+            landlock.restrict(inner)
+            os.close(inner)
+            listener = notifications.install(_filter(orders))
+            socket.send_fds(far, [b"L"], [listener])
+            os.close(listener)
+            far.close()
+            _exec(orders)
+        except OSError as error:
+            _report_error(host, error)
+        finally:
+            os._exit(FAILED)
+    host.close()
+    far.close()
+    os.close(inner)
+    os.umask(0o077)  # what is made for the program gets the mode that this asks for later
+    for stream in (0, 1, 2):  # only the binary has its pipes open, so that they end with it
+        os.close(stream)
+    _reset_signals()
+    _, listeners, _, _ = socket.recv_fds(near, 1, 1)  # nothing comes if there is no filter
+    near.close()
+    counted = _counting(count)
+    counter = counted[0] if counted else None
+    sockets = shared_sockets.SharedSockets(door, diagnostics, rights, counter, orders["sockets"])
+    judges: list[Judge] = [sockets, metadata.Metadata(rights)]
+    if orders["trees"]:
+        roots = {root for tree in orders["trees"] for root in tree["roots"]}
+        judges.append(new_names.NewNames(rights, roots, counter))
+    if orders["landlock"] < landlock.SIGNALS_SINCE:
+        judges.append(signals.Signals())
+    seccomp.install(_filter_of_first(orders))
+    # Of two judges of a call the later one counts: removals are judged beside closed names, too.
+    supervised = [SupervisedCalls(listener, (*judges, *judged, *counted)) for listener in listeners]
+    for calls in supervised:
+        calls.start()
+    status, crowded = _wait_beside(binary, orders["limits"], supervised)
+    reason = "LIMIT_PROCESSES" if crowded else "LIMIT_PATHS" if any(counter.refused for counter in counted) else ""
+    os.write(ending, f"{reason if status else ''}{_report(judged)}".encode())
+    _exit_like(status)
+
+
+def _proxy_door(host: socket.socket) -> shared_sockets.ProxyDoor:
+    """Where the connections of the program to its proxy are made; the host takes them from the other end."""
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    _pass_out(host, far)
+    return shared_sockets.ProxyDoor(namespaces.PROXY, near)
+
+
+def _inner_rules(orders: dict[str, Any]) -> int:
+    """The ruleset of the binary inside of that of its supervisor: without TCP, and without signals to the outside.
+
+    Where the supervisor opens what lies beside closed names, it has wider rules for files than the binary.
+    """
+    if not orders["trees"]:
+        return landlock.confinement(version=orders["landlock"])
+    return _ruleset(orders["rules"], (), orders["landlock"])
+
+
+def _wait_beside(binary: int, limits: Mapping[str, int], supervised: Sequence[SupervisedCalls]) -> tuple[int, bool]:
+    """The wait status of the binary, and whether there were more processes than it may have; reaps others meanwhile."""
+    crowded, most, outer = False, limits["processes"], os.getppid()
+    arrived, poll = _signal_file(), select.poll()
+    poll.register(arrived, select.POLLIN)
+    while True:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended == binary:
+            return status, crowded
+        if ended:
+            continue
+        for calls in supervised:
+            calls.interrupt_abandoned()
+        processes = list(descendants())
+        crowded = crowded or len(processes) >= most
+        for process in processes[most + 1 :]:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        ready = poll.poll(1000 * PROGRAM_LOOK_SECONDS)
+        for number, sender in _signals(arrived) if ready else ():
+            if number != signal.SIGCHLD and sender == outer:  # those of the program are not passed on
+                _send(binary, number)
+
+
+def descendants() -> Iterator[int]:
+    """The processes that this one has started, and those that they have started."""
+    above = [os.getpid()]
+    while above:
+        process = above.pop()
+        with suppress(OSError):
+            for task in os.listdir(f"/proc/{process}/task"):
+                with open(f"/proc/{process}/task/{task}/children", "rb", buffering=0) as file:
+                    children = [int(child) for child in file.read().split()]
+                yield from children
+                above += children
+
+
 # Walls ---------------------------------------------------------------------------------------------------------------
 
 
@@ -476,31 +620,38 @@ def _limits(orders: dict[str, Any]) -> hardening.Limits:
     limits = dict(orders["limits"])
     # A namespace counts its own processes, with these two and the threads of one; without one, all tasks of the user.
     others = 2 + supervised_calls.THREADS * orders["unix"] if orders["namespaces"] else hardening.tasks_of_user()
+    if others is not None and orders["supervised"]:
+        others += 1 + supervised_calls.THREADS
     limits["processes"] = None if others is None else limits["processes"] + others
     return hardening.Limits(**limits)
 
 
 def _restrict_files(orders: dict[str, Any]) -> None:
     """Restrict this process with Landlock."""
-    opened = [_checked(path, access, identity) for path, access, identity in orders["rules"]]
+    # In a network of its own a program may listen and connect on any port: there is only its loopback, and the
+    # proxy, if it has one. Without such a network it may do neither.
+    # Beside the machine the supervisor, which this holds for too, connects for it: see `_inner_rules`.
+    ports = None if orders["namespaces"] or orders["supervised"] else ()
+    ruleset = _ruleset([*orders["rules"], *orders["wide"]], ports, orders["landlock"])
+    landlock.restrict(ruleset)
+    os.close(ruleset)
+
+
+def _ruleset(rules: Sequence[Any], ports: Sequence[int] | None, version: int) -> int:
+    opened = [_checked(path, access, identity) for path, access, identity in rules]
     try:
-        # In a network of its own a program may listen and connect on any port: there is only its loopback, and the
-        # proxy, if it has one. Without such a network it may do neither.
-        ports = None if orders["namespaces"] else ()
-        ruleset = landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports, version=orders["landlock"])
+        return landlock.ruleset([rule for rule, _ in opened], tcp_ports=ports, version=version)
     finally:
         for _, fd in opened:
             if fd is not None:
                 os.close(fd)
-    landlock.restrict(ruleset)
-    os.close(ruleset)
 
 
 def _filter(orders: dict[str, Any]) -> bytes:
     """The seccomp filter of a program, which also closes the gaps of a version of Landlock."""
     spaces, version = orders["namespaces"], orders["landlock"]
     own_pid = None if spaces or version >= landlock.SIGNALS_SINCE else os.getpid()
-    unix: seccomp.Unix = "asks" if orders["unix"] else "none"
+    unix: seccomp.Unix = "asks" if orders["unix"] or orders["supervised"] else "none"
     return seccomp.program(
         execute=True,
         fork=True,
@@ -511,12 +662,22 @@ def _filter(orders: dict[str, Any]) -> bytes:
         unix=unix,
         counts=orders.get("entries") is not None,
         removals=orders["removals"] is not None,
+        beside=orders["supervised"],
+        asked_names=_asked_names(orders) if orders["supervised"] else "none",
     )
+
+
+def _asked_names(orders: dict[str, Any]) -> seccomp.Names:
+    """Which calls on names the supervisor makes."""
+    closed = {right for tree in orders["trees"] if tree["closed"] for right in [tree["rights"] & landlock.READ_FILE]}
+    return "none" if not closed else "read" if any(closed) else "written"
 
 
 def _filter_of_first(orders: dict[str, Any]) -> bytes:
     """The seccomp filter of the first process: it starts nothing more, and makes no sockets."""
-    return seccomp.program(abi=orders["landlock"], unix="judges" if orders["unix"] else "none", traces=True)
+    beside = orders["supervised"]
+    unix: seccomp.Unix = "judges" if orders["unix"] or beside else "none"
+    return seccomp.program(abi=orders["landlock"], unix=unix, traces=not beside, beside=beside)
 
 
 def _checked(path: str, access: int, identity: list[int] | None) -> tuple[landlock.PathRule, int | None]:

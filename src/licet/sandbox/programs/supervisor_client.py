@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from licet.sandbox.launcher_script import by_launcher
 from licet.sandbox.limits import SUPERVISOR_START_SECONDS
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -69,7 +70,7 @@ class Supervisor:
         self.control, far = socket.socketpair()
         try:
             self.process = subprocess.Popen(  # noqa: S603 - the interpreter and a program of our own
-                [*own_interpreter(program), str(far.fileno())],
+                [*(by_launcher if self.walled else list)(own_interpreter(program)), str(far.fileno())],
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 env={**libraries(), **scratch_places()}, cwd="/", pass_fds=[far.fileno()], start_new_session=True,
             )  # fmt: skip

@@ -1,16 +1,19 @@
 """The walls around programs: every program of a call runs behind them, with what the call holds and nothing more.
 
 At every level these are Landlock, seccomp, limits, namespaces, a private root and the egress proxy. Without namespaces
-on the machine, programs run only if the manifest has `sandbox.allow_degraded`, then without any network, and the
-receipt lists the missing walls.
+on the machine, a supervisor makes the calls that these would confine: the grant is kept as a whole, and the receipt
+lists what is missing besides. Where the kernel cannot do that either, programs run only if the manifest has
+`sandbox.allow_degraded`, then without any network.
 """
 
 import asyncio
+import errno
 import json
 import os
 import signal
 import socket
 import stat
+import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -114,7 +117,9 @@ OF_A_TOOL: Mapping[str, int] = {
 OF_A_RUN: Mapping[str, int] = {
     "memory_mb": 8192, "open_files": 65_536, "processes": 4096, "file_mb": 65_536, "scratch_mb": 4096,
 }  # fmt: skip
-_SPACES = ("namespaces", "private root")
+_SPACES = probe.NAMESPACES
+# Without namespaces, files of the machine that may not be read are there. Git does not go on at one of its own.
+_WITHOUT_SYSTEM_FILES = {"GIT_CONFIG_NOSYSTEM": "1"}
 _USABLE = landlock.READ | landlock.EXECUTE
 _EVERYTHING = _USABLE | landlock.WRITE | landlock.SPECIAL | landlock.DELETE
 _DO_WITHOUT = (
@@ -156,7 +161,8 @@ class ProgramWalls:
         """The layers around every program on this machine. Raises `SandboxUnavailable` if they do not hold."""
         support = self._support()
         support.require("isolated")
-        return ("process", *support.layers("isolated"), *(_SPACES if support.namespaces else ()))
+        supervised = (probe.SUPERVISED,) if support.supervised else ()
+        return ("process", *support.layers("isolated"), *(_SPACES if support.namespaces else supervised))
 
     def walls(self, grant: Grant) -> Walls:
         """The walls of a program with this grant. Raises `SandboxUnavailable` if they do not hold on this machine."""
@@ -164,17 +170,19 @@ class ProgramWalls:
         reach = grant.reach
         network = any(rule.domain == "network" for rule in reach.grant.allow) and self._http is not None
         way_out = ("egress proxy",) if network else ()
+        http = self._http if network or self._names_hosts else None
         if support.namespaces:
-            http = self._http if network or self._names_hosts else None
             return self._of(grant, http, Layers((*in_force, *way_out)), support)
+        if support.supervised:
+            return self._of(grant, http, Layers((*in_force, *way_out), _SPACES), support)
         if not reach.manifest.allow_degraded:
-            reasons = ("no program can be put behind all its walls here", *support.without_namespaces(), _DO_WITHOUT)
-            raise SandboxUnavailable("; ".join(reasons))
+            lacking = (*support.without_namespaces(), *support.faults(probe.SUPERVISED))
+            raise SandboxUnavailable("; ".join(("no program can be put behind its walls here", *lacking, _DO_WITHOUT)))
         # The kernel does not limit the number of processes of root; the launcher does, in a namespace. For other users
         # the kernel counts all their processes, which cannot be read inside some other sandboxes.
         counted = os.getuid() and hardening.tasks_of_user() is not None
         uncounted = () if counted else ("limit of processes",)
-        layers = Layers(in_force, (*_SPACES, *way_out, *uncounted))
+        layers = Layers(in_force, (*_SPACES, probe.SUPERVISED, *way_out, *uncounted))
         return self._of(grant, None, layers, support)
 
     def _of(self, grant: Grant, http: Http | None, layers: Layers, support: probe.Support) -> Walls:
@@ -203,10 +211,13 @@ class _CallWalls:
         self.layers, self._version = layers, support.landlock
         self._held, self._limits = held, limits
         self._grant, self._http, self._spaces = grant, http, not layers.missing
+        self._supervised = not self._spaces and probe.SUPERVISED in layers.in_force
         self._unix = self._spaces and support.wall_holds(probe.SOCKETS)
         # The process that makes the connections counts too.
-        self._most = None if not self._unix or grant.outlives_calls else limits.get("written_paths")
-        self._judges = self._unix and bool(grant.reach.judged_deletes)  # the same process makes the removals
+        counts = (self._unix or self._supervised) and not grant.outlives_calls
+        self._most = limits.get("written_paths") if counts else None
+        # Who makes its connections judges its removals too.
+        self._judges = (self._unix or self._supervised) and bool(grant.reach.judged_deletes)
 
     def around(self, command: Command) -> Command:
         """The same command with its walls; it must be run in the running loop."""
@@ -233,7 +244,7 @@ class _CallWalls:
             self._grant, private_root=self._spaces, program=True, missing=missing, real=real, judged=self._judges
         )
         own = of_binary(command, self._grant.reach)
-        sockets = granted_sockets(self._grant.reach) if self._unix else ()
+        sockets = granted_sockets(self._grant.reach) if self._unix or self._supervised else ()
         unread = held_paths(self._grant.capabilities).denied("read")
         shown_in_etc = configuration(self._grant.reach.manifest.ceiling)
         system = (*SYSTEM, *(path for path in shown_in_etc if not inside(path, unread)))
@@ -268,6 +279,8 @@ class _CallWalls:
             environment |= shown.environment
             environment |= socket_variables(sockets, os.environ)
             environment = {**ssh, **environment}
+            if self._supervised:
+                environment |= _WITHOUT_SYSTEM_FILES
             if cache:
                 held = held_paths(self._grant.capabilities)
                 environment = {**cache_variables(cache, command.environment, held), **environment}
@@ -286,6 +299,7 @@ class _CallWalls:
                 "environment": environment,
                 "directory": command.directory,
                 "namespaces": self._spaces,
+                "supervised": self._supervised,
                 "landlock": self._version,
                 "network": self._http is not None,
                 "own_terminal": command.own_terminal,
@@ -321,6 +335,8 @@ class _CallWalls:
                     "absent": paths.absent,
                 },
                 "rules": (*common, *granted),
+                "trees": self._trees_of(paths),
+                "wide": list(self._wide_rules(paths)),
             }
             rules_text = program_access(self._grant.reach, orders, granted, common)
             self._grant.program_access = self._grant.program_access.with_program(rules_text)
@@ -349,6 +365,17 @@ class _CallWalls:
         """What may be removed though nobody has approved deletes: all in scratch, and what was made since."""
         since = None if self._lasting is None else self._lasting.began
         return {"since": since, "directories": paths.write, "scratch": [*places, SHARED_MEMORY]}
+
+    def _trees_of(self, paths: KernelPaths) -> list[dict[str, Any]]:
+        """The trees with closed names, where a supervisor opens and makes what lies beside these."""
+        return [tree._asdict() for tree in paths.trees] if self._supervised else []
+
+    def _wide_rules(self, paths: KernelPaths) -> Iterator[KernelRule]:
+        """The rules that this supervisor has besides: it decides itself what is closed in them."""
+        for tree in paths.trees if self._supervised else ():
+            for root in tree.roots:
+                with suppress(OSError):  # removed meanwhile
+                    yield KernelRule(root, tree.rights, identity(root))
 
     def _places_of_host(self) -> Mapping[str, int]:
         """Scratch where there is no private root."""
@@ -457,6 +484,12 @@ class _CallWalls:
             yield KernelRule(TERMINALS, landlock.READ | landlock.TERMINAL)
             for path in MADE_FILES:
                 yield KernelRule(path, landlock.READ_FILE)
+        elif self._supervised:
+            # Those of the machine: Landlock keeps what the processes in /proc have from those of the run.
+            yield KernelRule("/proc", landlock.READ)
+            for path in MADE_FILES:
+                for part in around(real.of(path), unread):
+                    yield KernelRule(part, landlock.READ_FILE)
 
 
 def _with_copies(rules: tuple[KernelRule, ...], shown: Shown) -> tuple[KernelRule, ...]:
@@ -642,15 +675,19 @@ class _LateEgress:
         self._egress: Egress | None = None
 
     def serve(self, listener: socket.socket) -> None:
-        """Accept connections from now on."""
+        """Accept connections from now on; through a unix socket the launcher passes them in."""
+        if listener.family == socket.AF_UNIX:
+            listener = _PassedIn(fileno=listener.detach())
         self._waiting = listener
         asyncio.get_running_loop().add_reader(listener, self._start)
 
     def _start(self) -> None:
-        from licet.sandbox.programs.proxy import Egress
-
         listener = self._stop_waiting()
-        if listener is not None:
+        if isinstance(listener, _PassedIn) and listener.has_ended():
+            listener.close()
+        elif listener is not None:
+            from licet.sandbox.programs.proxy import Egress
+
             self._egress = Egress(self._grant, self._http, inspecting=self._inspecting)
             self._egress.serve(listener)
 
@@ -667,6 +704,25 @@ class _LateEgress:
             listener.close()
         if self._egress is not None:
             await self._egress.close()
+
+
+class _PassedIn(socket.socket):
+    """Takes connections that the launcher passes in, as a listener takes those that it accepts."""
+
+    def accept(self) -> tuple[socket.socket, None]:
+        """The next connection."""
+        self.setblocking(False)
+        text, ancillary, _, _ = self.recvmsg(1, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC)
+        for level, kind, files in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS) and len(files) == 4:
+                return socket.socket(fileno=int.from_bytes(files, sys.byteorder)), None
+        if not text:
+            raise OSError(errno.EPIPE, "the launcher has ended")
+        raise ConnectionAbortedError("no connection came")
+
+    def has_ended(self) -> bool:
+        """Whether no connection will come any more."""
+        return not self.recv(1, socket.MSG_PEEK)
 
 
 class LauncherClient:
