@@ -449,7 +449,7 @@ def test_a_directory_with_a_repository_is_written_as_a_whole_only_to_make_files(
         "fs:read:${workdir}/z": "allow",
         "fs:write:${workdir}": "allow",
         f"fs:write:${{workdir}}/{repository}": "deny",
-        **({"fs:write:${workdir}/store": "deny"} if "store" in there[0] else {}),
+        **({f"fs:write:${{workdir}}/{there[0].partition('/')[0]}": "deny"} if there[0][0] != "." else {}),
     }
 
 

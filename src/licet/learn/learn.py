@@ -527,6 +527,7 @@ def _of_what_it_made(
     written = (use.target for use in uses if use.domain == "fs" and use.action == "write")
     made = [path for path in written if _outermost_made(path, around)]
     reads = {_output(path, around) or path for path in made if steady(path, around.where.worked_in) == path}
+    reads -= closed["read"]  # something sensitive is at it, or in it
     unread = [path for path in reads if not allowed.has(use_of_path("read", path))]
     may_cover = partial(_may_cover, "read", closed=closed, around=around)
     for path in sorted({*widened_paths(unread, may_cover, lambda directory: False).values()}):

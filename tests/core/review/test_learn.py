@@ -254,6 +254,11 @@ def test_what_it_makes_may_be_read_in_the_next_run() -> None:
     assert f"fs:read:{W}/a.o" in rules(learned(*BUILT, f"fs:write:{W}/a.o", around=around))
 
 
+def test_what_it_makes_beside_a_secret_may_not_be_read_as_a_whole() -> None:
+    found = learned(f"fs:write:{W}/a", f"fs:read:{W}/a/.env", around=made("a", names_in={}))
+    assert not CapabilitySet(rules(found)).has(f"fs:read:{W}/a/.env")
+
+
 def deleted(path: str, *, own: bool) -> Touch:
     return Touch(time=1, call="process 1", tool="make", use=f"fs:delete:{path}", made=own or UNSET)
 
