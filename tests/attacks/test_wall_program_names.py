@@ -1,11 +1,13 @@
 """Without namespaces a supervisor opens and makes what lies beside closed names: a program tries to be led to these."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from attacks.programs import until
 from attacks.walled_programs import CANARY, Programs, needs_walls, without_namespaces
 
 pytestmark = [
@@ -198,6 +200,36 @@ def test_a_race_for_what_is_closed(tmp_path: Path) -> None:
         before = closed_state(at)
         programs(kind, at).python(EXCHANGED, str(at), attempts)
         assert (closed_state(at) == before) is (kind != "open")
+
+
+WAITING = """
+os.chdir(sys.argv[1])
+open('ready', 'w').close()
+while not os.path.exists('go'): pass
+for name in ('moved', '.env'):
+    try:
+        print(open(name).read())
+    except OSError as error:
+        print(type(error).__name__)
+try:
+    open('moved', 'w')
+except OSError as error:
+    print(type(error).__name__)
+"""
+
+
+def test_a_closed_file_that_somebody_outside_moves_stays_closed(tmp_path: Path) -> None:
+    at, said = world(tmp_path.resolve() / "at"), list[str]()
+    walled = programs("no-namespaces", at)
+    running = threading.Thread(target=lambda: said.append(walled.python(WAITING, str(at))))
+    running.start()
+    until((at / "ready").exists)
+    (at / ".env").rename(at / "moved")
+    (at / ".env").write_text(CANARY + " anew")
+    (at / "go").touch()
+    running.join()
+    assert said == ["PermissionError\n" * 3]
+    assert (at / "moved").read_text() == CANARY
 
 
 def test_what_is_made_counts(tmp_path: Path) -> None:

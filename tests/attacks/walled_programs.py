@@ -56,6 +56,9 @@ _KINDS: dict[str, Callable[[], probe.Support]] = {
 
 needs_walls = pytest.mark.skipif(not probe.support().keeps("isolated"), reason="no walls are to be had here")
 needs_namespaces = pytest.mark.skipif(not probe.support().namespaces, reason="user namespaces are not to be had here")
+needs_programs = pytest.mark.skipif(
+    not (probe.support().namespaces or probe.support().supervised), reason="programs have no whole walls here"
+)
 both_kinds = pytest.mark.parametrize(
     "kind", [pytest.param("namespaces", marks=needs_namespaces), pytest.param("no-namespaces", marks=needs_walls)]
 )

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from attacks.walled_programs import needs_namespaces
+from attacks.walled_programs import needs_programs
 from hooks.coding_agents import POLICY, Project
 from hooks.every_agent import Played, said, shell_tool
 from hooks.residents import without_resident
@@ -239,7 +239,7 @@ def test_a_line_leaves_no_shell_that_reads_what_is_typed(lines: Project, agent: 
     assert agent == "claude" or ";" not in line
 
 
-@needs_namespaces
+@needs_programs
 @pytest.mark.parametrize("ends", [True, False])
 def test_what_is_typed_after_a_line_is_read_by_nobody(lines: Project, tmp_path: Path, ends: bool) -> None:
     without_resident(tmp_path / "state")
@@ -367,7 +367,7 @@ def test_the_mode_of_cursor_is_that_of_its_prompts(mode: str, plans: bool | None
     assert AGENTS["cursor"].read("beforeSubmitPrompt", payload).plan is plans
 
 
-@needs_namespaces
+@needs_programs
 def test_a_line_in_a_plan_changes_nothing(lines: Project, tmp_path: Path) -> None:
     without_resident(tmp_path / "state")
 

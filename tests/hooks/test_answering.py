@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from attacks.walled_programs import needs_namespaces
+from attacks.walled_programs import needs_programs
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, no_policies, verdict
 from hooks.residents import without_resident
 from licet.assemble.acceptance import accept_policy
@@ -421,7 +421,7 @@ def run(printed: Any, project: Project) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["/bin/bash", "-c", line], capture_output=True, check=False, cwd=project.root)
 
 
-@needs_namespaces
+@needs_programs
 def test_a_line_runs_once_behind_walls_and_licet_closes_its_receipt(project: Project, tmp_path: Path) -> None:
     without_resident(tmp_path / "state")
     project.write_policy(POLICY.replace("delete: session", "delete: call"))
@@ -442,7 +442,7 @@ def test_a_line_runs_once_behind_walls_and_licet_closes_its_receipt(project: Pro
     assert receipt["sandbox"]["programs"]["ended"] == [3]
 
 
-@needs_namespaces
+@needs_programs
 def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(project: Project, tmp_path: Path) -> None:
     without_resident(tmp_path / "state")
     project.write_policy(POLICY.replace("delete: session", "delete: call"))
@@ -457,7 +457,7 @@ def test_no_line_writes_what_configures_an_agent_whether_it_is_there_or_not(proj
     assert all((project.root / one.path).is_dir() for one in SWITCHES if one.is_directory)
 
 
-@needs_namespaces
+@needs_programs
 def test_git_adds_no_names_that_are_held_while_a_line_runs(project: Project, tmp_path: Path) -> None:
     without_resident(tmp_path / "state")
     allowed = "process: {allowed_binaries: [sh, bash, git]}"
@@ -479,7 +479,7 @@ def test_git_adds_no_names_that_are_held_while_a_line_runs(project: Project, tmp
     assert exclude.read_text() == "*.log"
 
 
-@needs_namespaces
+@needs_programs
 def test_what_git_leaves_out_opens_no_file_elsewhere(project: Project, tmp_path: Path) -> None:
     without_resident(tmp_path / "state")
     project.write_policy(POLICY.replace("delete: session", "delete: call"))
@@ -497,7 +497,7 @@ def test_what_git_leaves_out_opens_no_file_elsewhere(project: Project, tmp_path:
     assert ended.stdout == b"done\n"
 
 
-@needs_namespaces
+@needs_programs
 def test_a_line_that_the_agent_never_ran_costs_nothing(project: Project) -> None:
     claude = Claude(project)
     printed = asyncio.run(claude.before("Bash", command="echo hi"))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from attacks.walled_programs import needs_namespaces
+from attacks.walled_programs import needs_programs
 from hooks.lines import Desk, policy
 from licet.hooks.tickets import AgentShell
 from licet.sandbox import scratch
 
-pytestmark = needs_namespaces
+pytestmark = needs_programs
 
 
 @pytest.fixture

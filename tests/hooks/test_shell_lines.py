@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 
-from attacks.walled_programs import needs_namespaces
+from attacks.walled_programs import needs_programs
 from hooks.lines import Desk, Ended, policy
 from licet.hooks.shell_line import LineSignals, LineStreams
 from licet.hooks.tickets import AgentShell
 from licet.sandbox import scratch
 from licet.sandbox.programs.early_supervisor import supervisor_ahead
 
-pytestmark = needs_namespaces
+pytestmark = needs_programs
 
 SHELLS = [found for name in ("bash", "dash", "zsh") if (found := shutil.which(name, path="/bin:/usr/bin"))]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from attacks.walled_programs import needs_namespaces
+from attacks.walled_programs import needs_programs
 from hooks.coding_agents import POLICY, Claude, Project, new_arguments, verdict
 from hooks.residents import without_resident
 from licet.core.review.sensitive import ELSEWHERE, HOME_SWITCHES, SWITCHES, TRUSTED
@@ -152,7 +152,7 @@ def test_the_lists_of_what_configures_agents_agree() -> None:
 # Lines ----------------------------------------------------------------------------------------------------------------
 
 
-@needs_namespaces
+@needs_programs
 @pytest.mark.parametrize("start", ["sub", "sub/deep"])
 def test_no_line_writes_settings_where_the_agent_was_started(project: Project, start: str) -> None:
     agent = started_in(project, start)
@@ -179,7 +179,7 @@ def test_directories_are_made_up_to_the_root_of_the_repository_and_not_in_the_ho
     assert not (tmp_path / ".codex").exists()
 
 
-@needs_namespaces
+@needs_programs
 def test_what_a_line_makes_anywhere_is_renamed_when_it_ends(project: Project) -> None:
     places = [project.root / "sub", project.root / "new" / "er"]
     files = [place / name for place in places for name in FILES]
@@ -194,7 +194,7 @@ def test_what_a_line_makes_anywhere_is_renamed_when_it_ends(project: Project) ->
     assert (project.root / "sub" / ".claude.set-aside-2").is_dir()
 
 
-@needs_namespaces
+@needs_programs
 def test_what_was_there_before_a_session_stays_and_is_closed(project: Project) -> None:
     skill = project.root / "sub" / "deep" / ".claude" / "skills" / "deploy" / "SKILL.md"
     skill.parent.mkdir(parents=True)
@@ -210,7 +210,7 @@ def test_what_was_there_before_a_session_stays_and_is_closed(project: Project) -
     assert "set-aside" not in " ".join(os.listdir(skill.parents[4]))
 
 
-@needs_namespaces
+@needs_programs
 def test_what_a_person_adds_while_no_line_runs_stays_and_is_closed_to_the_next_line(project: Project) -> None:
     async def session() -> tuple[str, str]:
         answering = service_alone()  # one gate, as in the resident
@@ -271,7 +271,7 @@ def test_a_search_ends_at_its_limit_and_a_session_is_told(project: Project, monk
     assert (told[0], "directories may be written" in told[1]) == ("told", True)
 
 
-@needs_namespaces
+@needs_programs
 def test_what_a_link_of_the_project_configures_is_closed_too(project: Project) -> None:
     shared = project.root / "shared"
     (shared / "skills").mkdir(parents=True)

@@ -13,11 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 import warm
-from attacks.walled_programs import needs_namespaces
+from attacks.walled_programs import needs_programs
 from programs.places import Outcome, Place, Refusal, Row, Servers, agreed, merged, missing, rows, serving_rows, words_of
 from programs.table import PAGE, page
 
-pytestmark = needs_namespaces
+pytestmark = needs_programs
 
 ROWS = rows()
 

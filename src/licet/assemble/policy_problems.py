@@ -138,10 +138,10 @@ def idle_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def degraded_problems(manifest: Manifest) -> Iterator[Problem]:
-    """A warning if programs may run without namespaces."""
+    """A warning if programs may run without namespaces, and without what takes their place."""
     if manifest.allow_degraded:
-        hint = "programs may then run without namespaces; `licet doctor` shows whether this machine has them"
-        found, expected = "`allow_degraded: true`", "false, unless the machine lacks namespaces"
+        hint = "programs may then run without a network and a supervisor; `licet doctor` shows what this machine has"
+        found, expected = "`allow_degraded: true`", "false, unless the machine lacks namespaces and supervised calls"
         yield Problem(manifest.places.get("sandbox", manifest.origin), found, expected, hint, "warning")
 
 

@@ -80,7 +80,7 @@ def holds(test: seccomp.ArgumentTest, arguments: tuple[int, ...]) -> bool:
 
 
 def expected(answer: CallRule, arguments: tuple[int, ...]) -> int:
-    for ways, said in ((answer.allowed, ALLOW), (answer.asked, NOTIFY)):
+    for ways, said in ((answer.allowed, ALLOW), (answer.asked, NOTIFY), (answer.skipped, ERRNO)):
         if any(all(holds(test, arguments) for test in tests) for tests in ways):
             return said
     return ERRNO | answer.otherwise
@@ -88,7 +88,7 @@ def expected(answer: CallRule, arguments: tuple[int, ...]) -> int:
 
 def tried(answer: CallRule) -> Iterator[tuple[int, ...]]:
     """Arguments with everything that a test looks for, and its neighbours, in each place that is looked at."""
-    tests = [test for tests in (*answer.allowed, *answer.asked) for test in tests]
+    tests = [test for tests in (*answer.allowed, *answer.asked, *answer.skipped) for test in tests]
     values: dict[int, set[int]] = {place: {0} for place in range(6)}
     for test in tests:
         some = {value for one in test.values for value in (one, one + 1, one ^ 0x80000000)} | {test.mask}

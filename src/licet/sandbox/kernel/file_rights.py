@@ -5,14 +5,16 @@ which new names are the program's all the same; who decides by them opens and ma
 """
 
 import _thread
+import errno
 import os
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from licet.sandbox.kernel import landlock
 
-_READ, _WRITE = landlock.READ_FILE, landlock.WRITE_FILE
+_WRITE = landlock.WRITE_FILE
 
 
 class Tree(NamedTuple):
@@ -33,6 +35,14 @@ class FileRights:
                 real = os.path.realpath(path)
                 self._rules[real] = self._rules.get(real, 0) | rights
         self._trees = [(tree.rights, frozenset(tree.roots), frozenset(map(_folded, tree.closed))) for tree in trees]
+        # A file that was closed at the start stays so under another name, which somebody outside may give it.
+        self._files: dict[tuple[int, int], int] = {}
+        for tree in trees:
+            for path in tree.closed:
+                with suppress(OSError):
+                    about = os.stat(path)
+                    key = (about.st_dev, about.st_ino)
+                    self._files[key] = self._files.get(key, 0) | tree.rights
         self.lock = (
             _thread.allocate_lock()
         )  # held while a name is looked at and made, so that nothing is moved meanwhile
@@ -55,13 +65,14 @@ class FileRights:
                 rights &= ~granted
         return rights
 
+    def of(self, file: int) -> int:
+        """The rights on an open file."""
+        about = os.fstat(file)
+        return self.at(path_of(file)) & ~self._files.get((about.st_dev, about.st_ino), 0)
+
     def leads_to_closed(self, path: str) -> bool:
         """Whether something closed lies, or would lie, below a path."""
         return _folded(path) in self._leads
-
-    def may_read(self, path: str) -> bool:
-        """Whether a file there may be read."""
-        return bool(self.at(path) & _READ)
 
     def may_write(self, path: str) -> bool:
         """Whether a file there may be written, and made."""
@@ -78,8 +89,11 @@ def trees_of(orders: Sequence[Mapping[str, object]]) -> list[Tree]:
 
 
 def path_of(file: int) -> str:
-    """The path of an open file, as the kernel has it now."""
-    return os.readlink(f"/proc/self/fd/{file}")
+    """The path of an open file, as the kernel has it now. ENOENT for one that is gone: it may have had another name."""
+    path = os.readlink(f"/proc/self/fd/{file}")
+    if path.endswith(" (deleted)"):
+        raise FileNotFoundError(errno.ENOENT, "the file is gone")
+    return path
 
 
 def _above(path: str) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from licet.sandbox.kernel import system_calls
+from licet.sandbox.kernel import landlock, system_calls
 from licet.sandbox.kernel.caller_files import AT_FDCWD, opened
 from licet.sandbox.kernel.connections import is_marked, signed
-from licet.sandbox.kernel.file_rights import FileRights, path_of
+from licet.sandbox.kernel.file_rights import FileRights
 from licet.sandbox.kernel.notifications import Notice, answer, answer_with_value, memory, open_file, text, waits
 from licet.sandbox.kernel.supervised_calls import SupervisedCalls
 from licet.sandbox.limits import LONGEST_PATH
@@ -106,7 +106,7 @@ class Metadata:
         return lambda _: _made("fchownat", file, b"\0", user, group, _EMPTY_PATH)
 
     def _watch(self, notice: Notice, file: int) -> Callable[[bytes], int]:
-        if not self._rights.may_read(path_of(file)):
+        if not self._rights.of(file) & landlock.READ_FILE:
             raise OSError(errno.EACCES, "the file may not be read")
         watching = open_file(notice.thread, signed(notice.arguments[0]))
         mask = notice.arguments[2] & 0xFFFFFFFF & ~_DONT_FOLLOW_WATCH
@@ -143,7 +143,7 @@ def _check_written(file: int, rights: FileRights) -> None:
     is_open = not flags & os.O_PATH and flags & os.O_ACCMODE in (os.O_WRONLY, os.O_RDWR)
     if is_open and stat.S_ISREG(os.fstat(file).st_mode):
         return  # it was opened for writing behind the same walls; devices and terminals are, too
-    if not rights.may_write(path_of(file)):
+    if not rights.of(file) & landlock.WRITE_FILE:
         raise PermissionError(errno.EPERM, "the file may not be written")
 
 

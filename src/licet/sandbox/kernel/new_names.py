@@ -101,9 +101,9 @@ class NewNames:
             link = "cwd" if directory == AT_FDCWD else f"fd/{directory}"
             path = os.path.join(os.readlink(f"/proc/{notice.thread}/{link}"), path)
         path = os.path.normpath(path) if ".." in path or "//" in path or "/." in path else path
-        if path.startswith(("/usr/", "/lib", "/proc/", "/dev/")):
-            return False
-        return any(path == tree or path.startswith(f"{tree}/") for tree in self._trees) or self._leads_there(path)
+        if any(path == tree or path.startswith(f"{tree}/") for tree in self._trees):
+            return True
+        return not path.startswith(("/usr/", "/lib", "/proc/", "/dev/")) and self._leads_there(path)
 
     def _leads_there(self, path: str) -> bool:
         """Whether links lead from a path into a tree."""
@@ -150,8 +150,11 @@ class NewNames:
             kind = os.fstat(file).st_mode
             if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
                 return -1
-            real = path_of(file)
-            rights, mode = self._rights.at(real), flags & os.O_ACCMODE
+            try:
+                rights = self._rights.of(file)
+            except FileNotFoundError:  # it was replaced
+                return -1
+            mode = flags & os.O_ACCMODE
             wanted = (landlock.READ_FILE if mode in (os.O_RDONLY, os.O_RDWR) else 0) | (
                 landlock.WRITE_FILE if mode != os.O_RDONLY or flags & os.O_TRUNC else 0
             )
@@ -197,7 +200,7 @@ class NewNames:
         def act() -> None:
             file = opened(notice.thread, AT_FDCWD, path, follow=True)
             try:
-                if not self._rights.may_write(path_of(file)):
+                if not self._rights.of(file) & landlock.WRITE_FILE:
                     raise PermissionError(errno.EACCES, "the file may not be written")
                 written = os.open(f"/proc/self/fd/{file}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             finally:
@@ -271,11 +274,15 @@ class NewNames:
 
     def _check_move(self, old: _Place, new: _Place, *, links: bool, exchanges: bool) -> None:
         rights = self._rights
-        about = os.stat(old.name, dir_fd=old.directory, follow_symlinks=False)
+        file = os.open(old.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=old.directory)
+        try:
+            about, of_file = os.fstat(file), rights.of(file)
+        finally:
+            os.close(file)
         if links:
-            if not (stat.S_ISREG(about.st_mode) and rights.may_write(old.path)):
+            if not (stat.S_ISREG(about.st_mode) and of_file & landlock.WRITE_FILE):
                 raise PermissionError(errno.EACCES, "it may not be linked")
-        elif not rights.may_delete(old.path):
+        elif not rights.may_delete(old.path) or of_file & landlock.DELETE != landlock.DELETE:
             raise PermissionError(errno.EACCES, "it may not be moved")
         self._check_new(new)
         there = True
@@ -287,7 +294,7 @@ class NewNames:
             raise PermissionError(errno.EACCES, "it may not be replaced")
         if exchanges:
             self._check_new(old)
-        before, after = rights.at(old.path) & _KEPT, rights.at(new.path) & _KEPT
+        before, after = of_file & _KEPT, rights.at(new.path) & _KEPT
         if after & ~before or (exchanges and before & ~after):
             raise OSError(errno.EXDEV, "it would get more rights there")
 
