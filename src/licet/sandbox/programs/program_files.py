@@ -43,6 +43,7 @@ SYSTEM = (
     "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/os-release", "/etc/debian_version",
     "/etc/timezone", "/etc/manpath.config", "/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/terminfo",
     "/etc/fonts", "/etc/vim", "/etc/perl", "/var/lib/dpkg", "/var/lib/rpm",
+    "/sys/devices/system/cpu",
 )  # fmt: skip
 MADE_FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
 _NOBODY = 65534  # what a namespace shows in place of every id that is not its own
