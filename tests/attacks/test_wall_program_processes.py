@@ -1,5 +1,6 @@
 """Programs turn against other processes and the kernel, and use up what there is."""
 
+import ctypes
 import os
 import resource
 import signal
@@ -291,7 +292,8 @@ ATTEMPTS = {
     "a child in a namespace": CALL + IF_DONE.format("libc.syscall(56, 0x10000011, 0, 0, 0, 0) >= 0"),
     "io_uring": CALL + IF_DONE.format("libc.syscall(425, 8, ctypes.create_string_buffer(120)) >= 0"),
     "keys of the kernel": CALL + IF_DONE.format("libc.syscall(248, b'user', b'licet-x', b'y', 1, -2) > 0"),
-    "shared memory": CALL + IF_DONE.format("libc.shmget(0x4c696365, 4096, 0o1600) >= 0"),
+    "much shared memory": CALL + IF_DONE.format("libc.shmctl(libc.shmget(0, 1 << 20, 0o1600), 0, None) == 0"),
+    "semaphores": CALL + IF_DONE.format("libc.semctl(libc.semget(0, 1, 0o1600), 0, 0) == 0"),
     "BPF": CALL + IF_DONE.format("libc.syscall(321, 0, ctypes.create_string_buffer(120), 120) >= -0"),
     "a name for a file handle": CALL
     + "b = (ctypes.c_uint * 40)(128)\n"
@@ -315,6 +317,21 @@ def test_calls_that_lead_around_walls(kind: str, name: str) -> None:
         assert name in _RARE or os.getuid(), name
         pytest.skip("this machine refuses it to everybody")
     assert "DONE" not in Programs(kind).python(code)
+
+
+@both_kinds
+def test_shared_memory_is_that_of_the_run_and_little(kind: str) -> None:
+    """System V shared memory has numbers that every process of a machine knows."""
+    libc, key = ctypes.CDLL(None, use_errno=True), 0x4C000000 | os.getpid()
+    number = libc.shmget(key, 4096, 0o1666)
+    assert number >= 0
+    try:
+        reach = CALL + f"print(libc.shmget({key}, 0, 0) >= 0)"
+        assert (open_programs().python(reach), Programs(kind).python(reach)) == ("True\n", "False\n")
+    finally:
+        libc.shmctl(number, 0, None)
+    fill = CALL + "n = 0\nwhile libc.shmget(0, 60000, 0o1600) >= 0: n += 1\nprint(n)"
+    assert int(Programs(kind).python(fill)) <= (4096 if kind == "namespaces" else 0)
 
 
 @both_kinds

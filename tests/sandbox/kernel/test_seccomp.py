@@ -195,7 +195,13 @@ CASES: dict[str, Case] = {
     "mount": ("mount", ("none", "/nowhere", "tmpfs", 0, NULL), "EPERM", "EPERM", "EPERM"),
     "new root": ("chroot", ("/nowhere",), "EPERM", "EPERM", "EPERM"),
     "keys": ("keyctl", (0, -3, 0, 0, 0), "EPERM", "EPERM", "EPERM"),
-    "shared memory": ("shmget", (0, 0, 0), "EPERM", "EPERM", "EPERM"),
+    "shared memory": ("shmget", (0, 0, 0), "EPERM", "EPERM", "EINVAL"),
+    "a page of shared memory": ("shmget", (0, (1 << 16) - 1, 0), "EPERM", "EPERM", "fd"),
+    "much shared memory": ("shmget", (0, 1 << 16, 0), "EPERM", "EPERM", "EPERM"),
+    "very much shared memory": ("shmget", (0, 1 << 40, 0), "EPERM", "EPERM", "EPERM"),
+    "huge pages of shared memory": ("shmget", (0, 4096, 0o4000), "EPERM", "EPERM", "EPERM"),
+    "locked shared memory": ("shmctl", (-1, 11, NULL), "EPERM", "EPERM", "EPERM"),
+    "semaphores": ("semget", (0, 1, 0), "EPERM", "EPERM", "EPERM"),
     "message queue": ("msgget", (1, 0), "EPERM", "EPERM", "EPERM"),
     "bpf": ("bpf", (0, NULL, 0), "EPERM", "EPERM", "EPERM"),
     "performance events": ("perf_event_open", (NULL, 0, -1, -1, 0), "EPERM", "EPERM", "EPERM"),
@@ -246,8 +252,18 @@ X86_CASES: dict[str, Case] = {
 }
 NUMBERED = {"a number of tomorrow": 471, "a number of next year": 600, "the last number": 0x3FFFFFFF}
 
-# Without a filter these would slow down everything that the user runs, and the tests.
-HARMFUL = {"a user's priority", "another, behind all", "another's order of disk use", "a user's order of disk use"}
+# Without a filter these would slow down everything that the user runs, and the tests, or stay.
+HARMFUL = {
+    "a page of shared memory",
+    "much shared memory",
+    "very much shared memory",
+    "semaphores",
+    "huge pages of shared memory",
+    "a user's priority",
+    "another, behind all",
+    "another's order of disk use",
+    "a user's order of disk use",
+}
 assert set(CASES) >= HARMFUL
 
 TABLE = """

@@ -112,7 +112,9 @@ _OTHER, _BATCH, _IDLE, _RESET_ON_FORK = 0, 3, 5, 0x40000000  # how a thread is s
 _SAME = 0xFFFFFFFF  # -1: this id stays as it is
 _SET_IDS = 0o6000
 # Huge pages are few, belong to the whole machine, and count for no limit of a process.
-_MEMFD_HUGE, _MAP_HUGE = 4, 0x40000
+_MEMFD_HUGE, _MAP_HUGE, _SHM_HUGE = 4, 0x40000, 0o4000
+_SHARED_PIECE = 1 << 16  # bytes; a power of two, and sizes below it are allowed
+_IPC_REMOVE, _IPC_STATUS = 0, 2
 _KIND_OF_FILE, _FIFO = 0o170000, 0o010000
 _CREAT, _TMPFILE, _TRUNC, _WRONLY, _RDWR = 0o100, 0o20000000, 0o1000, 1, 2
 _WHITEOUT = 4  # leaves an entry where the renamed file was
@@ -243,6 +245,8 @@ def call_rules(
         # No set-id bits: the file may lie where other users can run it, outside of these walls.
         modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
         found |= {name: _if(ArgumentTest(argument, (0,), _SET_IDS)) for name, argument in modes}
+        if execute:
+            found |= _small_shared_memory()
     # Programs that copy or list files accept ENOTSUP, as from a file system without attributes.
     found |= dict.fromkeys(_names(_ATTRIBUTES), YES if metadata else CallRule((), errno.ENOTSUP))
     if not (beside and (unix == "judges" or not fenced)):
@@ -341,6 +345,20 @@ def _own_ids() -> dict[str, CallRule]:
         for name, count in names:
             found[name] = _if(*(ArgumentTest(argument, (own, _SAME)) for argument in range(count)))
     return found
+
+
+def _small_shared_memory() -> dict[str, CallRule]:
+    """System V shared memory in pieces of 64 KiB, in a namespace of its own: PostgreSQL does not start without one.
+
+    It counts for no limit of a process. The kernel gives a namespace 4096 pieces, so they are 256 MiB at most.
+    """
+    size = (ArgumentTest(1, (0,), 0xFFFFFFFF ^ (_SHARED_PIECE - 1)), ArgumentTest(1, (0,), high=True))
+    return {
+        "shmget": _if(*size, ArgumentTest(2, (0,), _SHM_HUGE)),
+        "shmat": YES,
+        "shmdt": YES,
+        "shmctl": _if(ArgumentTest(1, (_IPC_REMOVE, _IPC_STATUS))),
+    }
 
 
 def _names(*listed: str) -> Iterable[str]:

@@ -44,6 +44,7 @@ SYSTEM = (
     "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/os-release", "/etc/debian_version",
     "/etc/timezone", "/etc/manpath.config", "/etc/mime.types", "/etc/services", "/etc/protocols", "/etc/terminfo",
     "/etc/fonts", "/etc/vim", "/etc/perl", "/var/lib/dpkg", "/var/lib/rpm",
+    "/sys/devices/system/cpu",
 )  # fmt: skip
 MADE_FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts")
 GIT_SETTINGS = "/etc/gitconfig"  # made, too, for programs of a policy that names git
