@@ -464,6 +464,7 @@ def _beside_the_machine(
     limits = _limits(orders)
     hardening.harden(limits=limits, keep_fds=(*files, *(() if count is None else (count.file,))))
     rules = [landlock.PathRule(path, access) for path, access, _ in orders["rules"]]
+    shared = os.path.join(os.path.realpath(orders["scratch"][0][0]), ".shared-memory")
     rights = file_rights.FileRights(rules, file_rights.trees_of(orders["trees"]))
     inner = _inner_rules(orders)
     _restrict_files(orders)
@@ -499,9 +500,8 @@ def _beside_the_machine(
     counter = counted[0] if counted else None
     sockets = shared_sockets.SharedSockets(door, diagnostics, rights, counter)
     beside: list[Judge] = [sockets, metadata.Metadata(rights)]
-    if orders["trees"]:
-        roots = {root for tree in orders["trees"] for root in tree["roots"]}
-        beside.append(new_names.NewNames(rights, roots, counter))
+    roots = {root for tree in orders["trees"] for root in tree["roots"]}
+    beside.append(new_names.NewNames(rights, roots, shared, counter))
     if orders["landlock"] < landlock.SIGNALS_SINCE:
         beside.append(signals.Signals())
     seccomp.install(_filter_of_first(orders))
@@ -624,8 +624,8 @@ def _filter(orders: dict[str, Any]) -> bytes:
 
 def _asked_names(orders: dict[str, Any]) -> seccomp.Names:
     """Which calls on names the supervisor makes."""
-    closed = {right for tree in orders["trees"] if tree["closed"] for right in [tree["rights"] & landlock.READ_FILE]}
-    return "none" if not closed else "read" if any(closed) else "written"
+    reads = any(tree["closed"] and tree["rights"] & landlock.READ_FILE for tree in orders["trees"])
+    return "read" if reads else "written"
 
 
 def _filter_of_first(orders: dict[str, Any]) -> bytes:
