@@ -564,6 +564,36 @@ def test_files_are_watched_where_they_may_be_read(tmp_path: Path) -> None:
     assert "WATCHES" not in walled.python(WATCH, str(hidden))
 
 
+SHARED = """
+import multiprocessing
+from multiprocessing import shared_memory
+with multiprocessing.get_context('fork').Pool(2) as pool: print(pool.map(abs, [-1, 2]))
+made = shared_memory.SharedMemory(create=True, size=9)
+seen = shared_memory.SharedMemory(name=made.name)
+seen.buf[0] = 7
+print(made.buf[0], os.path.exists('/dev/shm/' + made.name))
+seen.close(); made.close(); made.unlink()
+try:
+    open('/dev/shm/' + sys.argv[1], 'w')
+    print('made')
+except OSError: pass
+print(open('/dev/shm/licet-foreign', 'r+').read())
+"""
+
+
+@each_landlock
+def test_shared_memory_is_its_own(landlock: int | None) -> None:
+    foreign = Path("/dev/shm/licet-foreign")
+    foreign.write_text("foreign")
+    try:
+        said = Programs("no-namespaces", landlock=landlock).python(SHARED, f"licet-{os.getpid()}").splitlines()
+    finally:
+        foreign.unlink()
+    assert said[:3] == ["[1, 2]", "7 False", "made"]
+    assert "FileNotFoundError" in said[3] or "PermissionError" in said[3]
+    assert not Path(f"/dev/shm/licet-{os.getpid()}").exists()
+
+
 # The end
 
 LEFT = """

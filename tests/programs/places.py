@@ -27,6 +27,7 @@ from msgspec import Struct, convert
 
 from licet.backends.memory import Answer
 from licet.guard.ports import Exchange
+from licet.sandbox import probe
 from loopback import authority_file, serving
 from packages.made import Index, Registry, wheel
 
@@ -256,8 +257,14 @@ def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+# Rows that need a terminal, or a /tmp, of their own.
+_ONLY_WITH_NAMESPACES = ("script", "mktemp and /tmp", "mktemp and /tmp, in a project below /tmp")
+
+
 def missing(row: Row) -> str:
     """Why a row cannot be run here, or nothing."""
+    if row.name in _ONLY_WITH_NAMESPACES and not probe.support().namespaces:
+        return "it takes namespaces"
     for program in row.needs:
         if shutil.which(program) is None:
             return f"{program} is not installed"

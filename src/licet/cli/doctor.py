@@ -41,7 +41,7 @@ _WASM_DEGRADED = (
 _WITHOUT_NAMESPACES = (
     "without namespaces: a supervisor makes their calls, and what the policy denies is denied",
     "seen are names of foreign files and processes, and their command lines",
-    "shared is the loopback: others on this machine reach the ports of a program; /tmp and /dev/shm are closed",
+    "shared is the loopback: others on this machine reach the ports of a program; /tmp is closed",
 )
 _NO_PYTHON = "the Python of `licet.tools.python` is not built: `licet wasm build` does it ahead of the first call"
 _COLOURS = {"yes": "green", "no": "red", "degraded": "yellow"}

@@ -18,12 +18,14 @@ from licet.sandbox.kernel.counted_entries import CountedEntries
 from licet.sandbox.kernel.entry_count import FULL
 from licet.sandbox.kernel.file_rights import FileRights, path_of
 from licet.sandbox.kernel.notifications import Notice, add_file, answer, answer_with_value, go_on, text, waits
+from licet.sandbox.kernel.removals import Removals
 from licet.sandbox.kernel.supervised_calls import SupervisedCalls
 from licet.sandbox.limits import LONGEST_PATH
 
 _TMPFILE = 0o20000000
 _REMOVE_DIRECTORY, _FOLLOW = 0x200, 0x400
 _NO_REPLACE, _EXCHANGE = 1, 2
+_SHARED_MEMORY = b"/dev/shm"
 _NONE = -1
 _KEPT = landlock.READ | landlock.EXECUTE | landlock.WRITE | landlock.DELETE  # rights that a move must not gain
 
@@ -59,22 +61,36 @@ class _Place(NamedTuple):
 
 
 class NewNames:
-    """The judge. `trees` are the roots with closed names in them; elsewhere the kernel goes on."""
+    """The judge. `trees` are the roots with closed names in them; elsewhere the kernel goes on.
+
+    Names of shared memory and semaphores, which the C library makes in /dev/shm, are made in `shared`.
+    """
 
     names: Final = frozenset({*_OPENING, *_TRUNCATING, *_MAKING, *_REMOVING, *_MOVING})
     is_quick = False  # a path may lead to a file system that does not answer
 
-    def __init__(self, rights: FileRights, trees: Collection[str], counter: CountedEntries | None = None) -> None:
-        self._rights, self._trees, self._counter = rights, tuple(trees), counter
+    def __init__(
+        self,
+        rights: FileRights,
+        trees: Collection[str],
+        shared: str,
+        counter: CountedEntries | None = None,
+        removals: Removals | None = None,
+    ) -> None:
+        """`removals` judges what removes names outside of shared memory, where nobody has approved deletes."""
+        self._rights, self._trees, self._counter = rights, (*trees, shared), counter
+        self._shared, self._removals = os.fsencode(shared), removals
 
     def judge(self, calls: SupervisedCalls, notice: Notice, *, may_block: bool) -> None:
         """Make a call for its caller, refuse it, or leave it to the kernel."""
-        if not self._concerns(notice):
+        if notice.name in _REMOVING and self._removals is not None and not self._is_shared(notice):
+            self._removals.judge(calls, notice, may_block=may_block)
+        elif not self._concerns(notice):
             self._leave(calls, notice)
         elif is_marked(notice.thread):
             self._leave(calls, notice)  # its own domain may be narrower
         elif notice.name in _OPENING:
-            self._open(calls, notice)
+            self._open(calls, notice, may_block=may_block)
         else:
             with self._rights.lock:
                 act = self._act(notice)
@@ -82,6 +98,10 @@ class NewNames:
                     raise OSError(errno.ESRCH, "the caller is gone")
                 act()
             answer(calls.listener, notice, 0)
+
+    def _is_shared(self, notice: Notice) -> bool:
+        """Whether a name that is to be removed is one of shared memory, as it is written now."""
+        return os.path.dirname(self._path(notice, _REMOVING[notice.name])) == self._shared
 
     def _leave(self, calls: SupervisedCalls, notice: Notice) -> None:
         if _makes(notice) and self._counter is not None:
@@ -95,26 +115,35 @@ class NewNames:
         return any(self._is_in_tree(notice, call) for call in calls)
 
     def _is_in_tree(self, notice: Notice, call: _Call) -> bool:
-        path = os.fsdecode(_path(notice, call))
-        if not path.startswith("/"):
-            directory = AT_FDCWD if call.directory == _NONE else signed(notice.arguments[call.directory])
-            link = "cwd" if directory == AT_FDCWD else f"fd/{directory}"
-            path = os.path.join(os.readlink(f"/proc/{notice.thread}/{link}"), path)
-        path = os.path.normpath(path) if ".." in path or "//" in path or "/." in path else path
-        if any(path == tree or path.startswith(f"{tree}/") for tree in self._trees):
-            return True
-        return not path.startswith(("/usr/", "/lib", "/proc/", "/dev/")) and self._leads_there(path)
-
-    def _leads_there(self, path: str) -> bool:
-        """Whether links lead from a path into a tree."""
-        with suppress(OSError):
-            real = os.path.realpath(os.path.dirname(path))
-            return any(real == tree or real.startswith(f"{tree}/") for tree in self._trees)
+        written = self._path(notice, call)
+        above, slash, _ = written.rpartition(b"/")
+        if written.startswith(b"/"):
+            path = os.path.normpath(os.fsdecode(written))
+            if self._has(path) or path.startswith(("/usr/", "/lib", "/proc/", "/dev/")):
+                return self._has(path)
+        with suppress(OSError):  # it is missing, or too long: the kernel says so
+            directory = opened(notice.thread, _directory(notice, call), above or slash or b".", follow=True)
+            try:
+                return self._has(path_of(directory))
+            finally:
+                os.close(directory)
         return False
+
+    def _has(self, path: str) -> bool:
+        return any(path == tree or path.startswith(f"{tree}/") for tree in self._trees)
+
+    def _path(self, notice: Notice, call: _Call) -> bytes:
+        path = text(notice.thread, notice.arguments[call.path], LONGEST_PATH)
+        above, _, name = path.rpartition(b"/")
+        if above != _SHARED_MEMORY or not name:
+            return path
+        with suppress(FileExistsError):
+            os.mkdir(self._shared, 0o700)
+        return b"%s/%s" % (self._shared, name)
 
     # Opening
 
-    def _open(self, calls: SupervisedCalls, notice: Notice) -> None:
+    def _open(self, calls: SupervisedCalls, notice: Notice, *, may_block: bool) -> None:
         flags = _flags(notice)
         if flags & os.O_PATH or flags & _TMPFILE & ~os.O_DIRECTORY:
             if not flags & os.O_PATH:
@@ -122,12 +151,15 @@ class NewNames:
             go_on(calls.listener, notice)
             return
         call = _OPENING[notice.name]
-        path = _path(notice, call)
-        with self._rights.lock if flags & os.O_CREAT else _unlocked():
-            file = self._opened(notice, call, path, flags)
+        file = self._opened(notice, call, self._path(notice, call), flags)
         if file < 0:
             self._leave(calls, notice)
             return
+        if stat.S_ISFIFO(os.fstat(file).st_mode):
+            if not flags & os.O_NONBLOCK and not may_block:
+                os.close(file)
+                raise OSError(errno.EAGAIN, "too many calls wait")
+            file = _wait_for_peer(calls, notice, file, flags)
         # The copy here is closed before the caller goes on: it may execute the file at once.
         try:
             number = add_file(calls.listener, notice, file, inherited=not flags & os.O_CLOEXEC)
@@ -137,18 +169,24 @@ class NewNames:
             answer_with_value(calls.listener, notice, number)
 
     def _opened(self, notice: Notice, call: _Call, path: bytes, flags: int) -> int:
-        """The file, opened for the caller; -1 if the kernel shall decide."""
+        """The file, opened for the caller; a pipe is opened without access. -1 if the kernel shall decide."""
         follow = not flags & os.O_NOFOLLOW and not flags & os.O_EXCL
         directory = _directory(notice, call)
         try:
             file = opened(notice.thread, directory, path, follow=follow)
         except FileNotFoundError:
-            return self._new_file(notice, call, path, flags) if flags & os.O_CREAT else -1
+            if not flags & os.O_CREAT:
+                return -1
+            with suppress(FileExistsError), self._rights.lock:
+                return self._new_file(notice, call, path, flags)
+            if flags & os.O_EXCL:
+                raise
+            return self._opened(notice, call, path, flags & ~os.O_CREAT)  # it was made meanwhile
         try:
             if flags & os.O_CREAT and flags & os.O_EXCL:
                 raise FileExistsError(errno.EEXIST, "the file is there")
             kind = os.fstat(file).st_mode
-            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind) or stat.S_ISFIFO(kind)):
                 return -1
             try:
                 rights = self._rights.of(file)
@@ -160,6 +198,8 @@ class NewNames:
             )
             if rights & wanted != wanted:
                 return -1
+            if stat.S_ISFIFO(kind):
+                return os.dup(file)
             return os.open(f"/proc/self/fd/{file}", flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW) | os.O_CLOEXEC)
         finally:
             os.close(file)
@@ -187,7 +227,7 @@ class NewNames:
         if notice.name in _MOVING:
             return self._moving(notice)
         call = (_TRUNCATING | _MAKING | _REMOVING)[notice.name]
-        path = _path(notice, call)
+        path = self._path(notice, call)
         if notice.name in _TRUNCATING:
             return self._truncating(notice, path)
         if notice.name in _REMOVING:
@@ -239,7 +279,9 @@ class NewNames:
 
         def act() -> None:
             with self._place(notice, call, path.rstrip(b"/") or path) as place:
-                if not self._rights.may_delete(place.path):
+                is_shared = os.path.dirname(os.fsencode(place.path)) == self._shared
+                # The caller may have written another path since: removals elsewhere are not decided here.
+                if not self._rights.may_delete(place.path) or not (is_shared or self._removals is None):
                     raise PermissionError(errno.EACCES, "it may not be removed")
                 if directory:
                     os.rmdir(place.name, dir_fd=place.directory)
@@ -252,7 +294,7 @@ class NewNames:
         first, second = _MOVING[notice.name]
         links = notice.name.startswith("link")
         flags = 0 if second.following == _NONE else notice.arguments[second.following]
-        paths = [_path(notice, call).rstrip(b"/") for call in (first, second)]
+        paths = [self._path(notice, call).rstrip(b"/") for call in (first, second)]
         if flags & ~(_FOLLOW if links else _NO_REPLACE | _EXCHANGE):
             raise OSError(errno.EINVAL, "flags that are not made here")
 
@@ -325,9 +367,20 @@ class NewNames:
             os.close(directory)
 
 
-@contextmanager
-def _unlocked() -> Iterator[None]:
-    yield
+def _wait_for_peer(calls: SupervisedCalls, notice: Notice, pipe: int, flags: int) -> int:
+    """Open a pipe, which waits for somebody at its other end; closes the file that it is given."""
+    path, number = f"/proc/self/fd/{pipe}".encode() + b"\0", system_calls.NUMBERS[system_calls.machine()]["openat"]
+    plain = flags & ~(os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW) | os.O_CLOEXEC
+    try:
+        while True:
+            try:
+                with calls.interruptible(notice):
+                    return system_calls.syscall("openat", number, AT_FDCWD, path, plain)
+            except InterruptedError:
+                if not waits(calls.listener, notice):
+                    raise OSError(errno.ESRCH, "the caller is gone") from None
+    finally:
+        os.close(pipe)
 
 
 def _makes(notice: Notice) -> bool:
@@ -341,10 +394,6 @@ def _flags(notice: Notice) -> int:
     if notice.name == "creat":
         return os.O_CREAT | os.O_WRONLY | os.O_TRUNC
     return notice.arguments[_OPENING[notice.name].following] & 0xFFFFFFFF
-
-
-def _path(notice: Notice, call: _Call) -> bytes:
-    return text(notice.thread, notice.arguments[call.path], LONGEST_PATH)
 
 
 def _directory(notice: Notice, call: _Call) -> int:

@@ -507,6 +507,7 @@ def _beside_the_machine(
     limits = _limits(orders)
     hardening.harden(limits=limits, keep_fds=(*files, *(() if count is None else (count.file,))))
     rules = [landlock.PathRule(path, access) for path, access, _ in orders["rules"]]
+    shared = os.path.join(os.path.realpath(orders["scratch"][0][0]), ".shared-memory")
     rights = file_rights.FileRights(rules, file_rights.trees_of(orders["trees"]))
     inner = _inner_rules(orders)
     _restrict_files(orders)
@@ -542,15 +543,13 @@ def _beside_the_machine(
     counted = _counting(count)
     counter = counted[0] if counted else None
     sockets = shared_sockets.SharedSockets(door, diagnostics, rights, counter, orders["sockets"])
-    judges: list[Judge] = [sockets, metadata.Metadata(rights)]
-    if orders["trees"]:
-        roots = {root for tree in orders["trees"] for root in tree["roots"]}
-        judges.append(new_names.NewNames(rights, roots, counter))
+    roots = {root for tree in orders["trees"] for root in tree["roots"]}
+    names = new_names.NewNames(rights, roots, shared, counter, judged[0] if judged else None)
+    judges: list[Judge] = [sockets, metadata.Metadata(rights), names]
     if orders["landlock"] < landlock.SIGNALS_SINCE:
         judges.append(signals.Signals())
     seccomp.install(_filter_of_first(orders))
-    # Of two judges of a call the later one counts: removals are judged beside closed names, too.
-    supervised = [SupervisedCalls(listener, (*judges, *judged, *counted)) for listener in listeners]
+    supervised = [SupervisedCalls(listener, (*judges, *counted)) for listener in listeners]
     for calls in supervised:
         calls.start()
     status, crowded = _wait_beside(binary, orders["limits"], supervised)
@@ -669,8 +668,8 @@ def _filter(orders: dict[str, Any]) -> bytes:
 
 def _asked_names(orders: dict[str, Any]) -> seccomp.Names:
     """Which calls on names the supervisor makes."""
-    closed = {right for tree in orders["trees"] if tree["closed"] for right in [tree["rights"] & landlock.READ_FILE]}
-    return "none" if not closed else "read" if any(closed) else "written"
+    reads = any(tree["closed"] and tree["rights"] & landlock.READ_FILE for tree in orders["trees"])
+    return "read" if reads else "written"
 
 
 def _filter_of_first(orders: dict[str, Any]) -> bytes:
