@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from attacks.walled_programs import Programs, needs_namespaces, open_programs
+from attacks.walled_programs import Programs, both_kinds, needs_namespaces, open_programs
 from licet.core.algebra.set import CapabilitySet
 from licet.core.decision.decision import CapabilityDenied
 from licet.sandbox.kernel import births
@@ -85,8 +85,10 @@ def held(where: Path) -> list[str]:
     return [f"fs:{action}:{where}" for action in ("read", "write", "delete")]
 
 
-def run(where: Path, code: str, *, deletes: str = "call", **given: Any) -> tuple[str, Programs]:
-    programs = Programs("namespaces", held(where), effect="full", deletes=deletes, **given)
+def run(
+    where: Path, code: str, *, deletes: str = "call", kind: str = "namespaces", **given: Any
+) -> tuple[str, Programs]:
+    programs = Programs(kind, held(where), effect="full", deletes=deletes, **given)
     return programs.python(f"{code}\nprint('done')", cwd=str(where)), programs
 
 
@@ -96,13 +98,14 @@ def names(where: Path) -> set[str]:
     return files | ({"dir"} if (where / "dir").is_dir() else set())
 
 
+@both_kinds
 @pytest.mark.parametrize("code", REMOVALS.values(), ids=REMOVALS.keys())
 @pytest.mark.sampled(6)
-def test_what_was_there_before_stays(code: str, tmp_path: Path) -> None:
+def test_what_was_there_before_stays(kind: str, code: str, tmp_path: Path) -> None:
     approved, judged = project(tmp_path / "a"), project(tmp_path / "b")
-    said, _ = run(approved, code, deletes="session")
+    said, _ = run(approved, code, deletes="session", kind=kind)
     assert (said, names(approved) < {"file", "dir"}) == ("done\n", True)
-    said, programs = run(judged, code)
+    said, programs = run(judged, code, kind=kind)
     assert "done" not in said
     assert names(judged) == {"file", "dir"}
     refused = [event for event in programs.grant.events if isinstance(event, CapabilityDenied)]
@@ -136,11 +139,12 @@ OWN = {
 }
 
 
+@both_kinds
 @pytest.mark.parametrize("code", OWN.values(), ids=OWN.keys())
 @pytest.mark.sampled(4)
-def test_what_it_has_made_itself_may_go(code: str, tmp_path: Path) -> None:
+def test_what_it_has_made_itself_may_go(kind: str, code: str, tmp_path: Path) -> None:
     where = project(tmp_path)
-    said, programs = run(where, code)
+    said, programs = run(where, code, kind=kind)
     assert said == "done\n"
     assert names(where) == {"file", "dir"}
     assert not [event for event in programs.grant.events if isinstance(event, CapabilityDenied)]
@@ -159,12 +163,13 @@ print([error(UNLINKAT, -100, path, flags) for path in (
 """
 
 
-def test_errors_are_those_of_the_kernel(tmp_path: Path) -> None:
+@both_kinds
+def test_errors_are_those_of_the_kernel(kind: str, tmp_path: Path) -> None:
     code = f"{RAW}UNLINKAT = {number('unlinkat')}\n{ERRORS}"
     bare, judged = project(tmp_path / "a"), project(tmp_path / "b")
     expected = open_programs(*held(bare), effect="full").python(f"{code}\nprint('done')", cwd=str(bare))
     assert "done" in expected
-    assert run(judged, code)[0] == expected
+    assert run(judged, code, kind=kind)[0] == expected
 
 
 def test_what_restricts_itself_removes_nothing(tmp_path: Path) -> None:
@@ -192,10 +197,13 @@ def test_no_other_way_to_remove_is_open(tmp_path: Path) -> None:
     assert names(where) == {"file", "dir"}
 
 
-def test_a_denied_delete_stays_denied_also_for_what_is_new(tmp_path: Path) -> None:
+@both_kinds
+def test_a_denied_delete_stays_denied_also_for_what_is_new(kind: str, tmp_path: Path) -> None:
     where = project(tmp_path)
     (where / "dir" / "sub").mkdir()
-    said, programs = run(where, "open('dir/new', 'w'); os.unlink('dir/new')", deny=(f"fs:delete:{where}/dir",))
+    said, programs = run(
+        where, "open('dir/new', 'w'); os.unlink('dir/new')", deny=(f"fs:delete:{where}/dir",), kind=kind
+    )
     assert "PermissionError" in said
     assert not [event for event in programs.grant.events if isinstance(event, CapabilityDenied)]  # no approval helps
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from attacks.walled_programs import Programs, needs_namespaces
+from attacks.walled_programs import Programs, both_kinds, needs_namespaces
 from licet.backends.http import HttpClient
 from licet.sandbox.programs import host_sockets
 
@@ -46,8 +46,8 @@ def greeting(path: Path) -> Iterator[Path]:
             thread.join(10)
 
 
-def programs(*rules: str, deny: tuple[str, ...] = (), effect: str = "full") -> Programs:
-    return Programs("namespaces", rules, deny=deny, effect=effect)
+def programs(*rules: str, deny: tuple[str, ...] = (), effect: str = "full", kind: str = "namespaces") -> Programs:
+    return Programs(kind, rules, deny=deny, effect=effect)
 
 
 @pytest.fixture
@@ -57,8 +57,9 @@ def server(tmp_path: Path) -> Iterator[Path]:
         yield path
 
 
-def test_a_granted_socket_is_reached(server: Path) -> None:
-    assert programs(f"socket:connect:{server}").python(TALK, str(server)) == SAID
+@both_kinds
+def test_a_granted_socket_is_reached(kind: str, server: Path) -> None:
+    assert programs(f"socket:connect:{server}", kind=kind).python(TALK, str(server)) == SAID
 
 
 def test_the_rule_shows_the_socket_and_nothing_beside_it(server: Path) -> None:
@@ -77,11 +78,12 @@ REFUSED = {
 }
 
 
+@both_kinds
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_socket_is_not_reached_by(case: str, server: Path) -> None:
+def test_a_socket_is_not_reached_by(kind: str, case: str, server: Path) -> None:
     rules, deny, effect = REFUSED[case]
     written = [rule.format(directory=server.parent, socket=server) for rule in rules]
-    assert SAID not in programs(*written, deny=deny, effect=effect).python(TALK, str(server))
+    assert SAID not in programs(*written, deny=deny, effect=effect, kind=kind).python(TALK, str(server))
 
 
 def test_a_granted_socket_opens_no_other_one(server: Path) -> None:

@@ -101,7 +101,9 @@ class NewNames:
 
     def _is_shared(self, notice: Notice) -> bool:
         """Whether a name that is to be removed is one of shared memory, as it is written now."""
-        return os.path.dirname(self._path(notice, _REMOVING[notice.name])) == self._shared
+        with suppress(OSError):  # a path that is none: who judges removals answers as the kernel does
+            return os.path.dirname(self._path(notice, _REMOVING[notice.name])) == self._shared
+        return False
 
     def _leave(self, calls: SupervisedCalls, notice: Notice) -> None:
         if _makes(notice) and self._counter is not None:
