@@ -241,6 +241,16 @@ def _writes_more(old: Manifest, new: Manifest) -> bool:
     return bool((more & WRITES).allow) or not class_fits(new.max_effect, old.max_effect)
 
 
+def _replace_lock(place: str, lock: Lock, path: str) -> None:
+    try:
+        replace_file(place, write_lock(lock), 0o666, keep_mode=True)
+    except OSError as error:
+        why = f"{place} cannot be written: {error.strerror}"
+        raise NotWritable(
+            f"{why}; {path} was changed, so nothing runs until `licet lock --update` has written it"
+        ) from None
+
+
 def put_in_force(change: PolicyChange, places: Places, state: State) -> Written:
     """Write a change that a person has agreed to, and accept it. Raises `PolicyMoved` if a file is not as it was shown.
 
@@ -257,7 +267,7 @@ def put_in_force(change: PolicyChange, places: Places, state: State) -> Written:
                 raise PolicyMoved(f"{place} has changed since it was shown: nothing was written; try again")
             replace_file(path, change.after, keep_mode=True)
             if change.lock is not None:
-                replace_file(place, write_lock(change.lock), 0o666, keep_mode=True)
+                _replace_lock(place, change.lock, path)
     except OSError as error:
         raise NotWritable(f"{path} cannot be written: {error.strerror}; nothing was changed") from None
     written = _sound(path, change.after.decode(), places, alone=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from licet.core.algebra.rules import Capability, Use
+from licet.core.algebra.rules import Capability, Use, use_of_path
 from licet.core.decision.decide import decide
 from licet.core.decision.decision import Deny, reach_behind
 from licet.core.decision.fixes import Addition, layer_steps, narrowest, rule_text
@@ -67,7 +67,9 @@ def is_allowable(denied: Deny) -> bool:
         edits = _edits(reach, use, denied.rules)
     except ByHand:
         return False
-    return bool(edits) and (use.effect == "delete" or not why_sensitive(use, where))
+    # A delete is judged as a write of the same name is.
+    judged = use_of_path("write", use.target) if use.domain == "fs" and use.action == "delete" else use
+    return bool(edits) and not why_sensitive(judged, where)
 
 
 def _edits(reach: Reach | None, use: Use, rules: tuple[Ground, ...]) -> tuple[Edit, ...]:

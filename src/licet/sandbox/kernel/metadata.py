@@ -9,6 +9,7 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -71,25 +72,24 @@ class Metadata:
 
     def judge(self, calls: SupervisedCalls, notice: Notice, *, may_block: bool) -> None:
         """Make a change for its caller, or refuse it."""
-        file = _file(notice)
-        try:
+        with ExitStack() as files:
+            file = _file(notice)
+            files.callback(os.close, file)
             if is_marked(notice.thread):
                 raise OSError(errno.EACCES, "the caller has restricted itself")
-            act = self._act(notice, file)
+            act = self._act(notice, file, files)
             if not waits(calls.listener, notice):  # all this may have been that of another thread
                 raise OSError(errno.ESRCH, "the caller is gone")
             value = act(f"/proc/self/fd/{file}".encode() + b"\0")
-        finally:
-            os.close(file)
         if value:
             answer_with_value(calls.listener, notice, value)
         else:
             answer(calls.listener, notice, 0)
 
-    def _act(self, notice: Notice, file: int) -> Callable[[bytes], int]:
+    def _act(self, notice: Notice, file: int, files: ExitStack) -> Callable[[bytes], int]:
         """What makes the change on a path; looks at all that the caller could exchange."""
         if notice.name == "inotify_add_watch":
-            return self._watch(notice, file)
+            return self._watch(notice, file, files)
         _check_written(file, self._rights)
         arguments = notice.arguments
         if notice.name in _TIMES:
@@ -105,19 +105,13 @@ class Metadata:
         user, group = (signed(argument) for argument in arguments[first : first + 2])
         return lambda _: _made("fchownat", file, b"\0", user, group, _EMPTY_PATH)
 
-    def _watch(self, notice: Notice, file: int) -> Callable[[bytes], int]:
+    def _watch(self, notice: Notice, file: int, files: ExitStack) -> Callable[[bytes], int]:
         if not self._rights.of(file) & landlock.READ_FILE:
             raise OSError(errno.EACCES, "the file may not be read")
         watching = open_file(notice.thread, signed(notice.arguments[0]))
+        files.callback(os.close, watching)
         mask = notice.arguments[2] & 0xFFFFFFFF & ~_DONT_FOLLOW_WATCH
-
-        def watch(path: bytes) -> int:
-            try:
-                return _made("inotify_add_watch", watching, path, mask)
-            finally:
-                os.close(watching)
-
-        return watch
+        return lambda path: _made("inotify_add_watch", watching, path, mask)
 
 
 def _file(notice: Notice) -> int:

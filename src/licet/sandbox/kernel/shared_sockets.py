@@ -324,11 +324,14 @@ class SharedSockets(Connections):
             finally:
                 os.chdir("/")
                 os.close(directory)
-            about = os.fstat(file)
-            if about.st_ino & 0xFFFFFFFF != _inode_of_file(self._diagnostics, made):
-                os.close(file)
-                return  # it is bound, and nobody can connect to it
-            self._remember(file)
+            is_bound_there = False  # otherwise nobody can connect to it
+            try:
+                is_bound_there = os.fstat(file).st_ino & 0xFFFFFFFF == _inode_of_file(self._diagnostics, made)
+            finally:
+                if not is_bound_there:
+                    os.close(file)
+            if is_bound_there:
+                self._remember(file)
 
 
 def _connect_now(made: int, address: bytes) -> None:

@@ -311,7 +311,7 @@ def _first_process(
 
 def _report(judged: Sequence[removals.Removals]) -> str:
     """What was refused, as it follows the limit that ended a program."""
-    return "".join(f"\n{json.dumps(judge.report)}" for judge in judged)
+    return "".join(f"\n{json.dumps(judge.report, ensure_ascii=False)}" for judge in judged)
 
 
 def _removals(

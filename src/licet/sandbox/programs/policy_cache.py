@@ -60,16 +60,11 @@ class PolicyCache(NamedTuple):
         """Its size."""
         return used(self.files, MOST_CACHE_ENTRIES)
 
-    def open(self, policy: str) -> int:
-        """Make it, empty it if it is too large, and return a descriptor that keeps it for a run. Raises `OSError`."""
+    def open(self, policy: str) -> "OpenCache":
+        """Make it, and keep it for a run. Raises `OSError`, also where somebody empties it at the moment."""
         os.makedirs(self.directory, 0o700, exist_ok=True)
-        lock = self._locked(fcntl.LOCK_SH)
+        lock = self._locked(fcntl.LOCK_SH | fcntl.LOCK_NB)
         try:
-            looked = os.path.join(self.directory, _LOOKED)
-            if not self._is_recent(looked):
-                os.close(os.open(looked, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
-                os.utime(looked)
-                self._bound(lock)
             with suppress(FileExistsError):
                 os.mkdir(self.files, 0o700)
             if not self.policy:
@@ -78,7 +73,7 @@ class PolicyCache(NamedTuple):
         except BaseException:
             os.close(lock)
             raise
-        return lock
+        return OpenCache(self, lock)
 
     def clear(self) -> bool:
         """Remove it with everything in it; false if a run uses it."""
@@ -102,20 +97,40 @@ class PolicyCache(NamedTuple):
             raise
         return lock
 
-    def _bound(self, lock: int) -> None:
+    def bound(self, lock: int) -> None:
+        """Empty it if it is too large and no other run uses it; looked at once in a while. It may take seconds."""
+        looked = os.path.join(self.directory, _LOOKED)
+        if self._is_recent(looked):
+            return
+        os.close(os.open(looked, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        os.utime(looked)
         size = self.used()
         if size.size <= CACHE_BYTES and size.entries < MOST_CACHE_ENTRIES:
             return
         with suppress(BlockingIOError):  # another run uses it
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             clear(self.files)
-        fcntl.flock(lock, fcntl.LOCK_SH)
 
     @staticmethod
     def _is_recent(file: str) -> bool:
         with suppress(OSError):
             return time.time() - os.lstat(file).st_mtime < CACHE_LOOK_SECONDS
         return False
+
+
+class OpenCache(NamedTuple):
+    """A cache that a run uses: nobody empties it meanwhile."""
+
+    cache: PolicyCache
+    lock: int
+
+    def close(self) -> None:
+        """End its use; what has grown too large is emptied now."""
+        try:
+            with suppress(OSError):
+                self.cache.bound(self.lock)
+        finally:
+            os.close(self.lock)
 
 
 def cache_of(policy: str, agent: str) -> PolicyCache | None:

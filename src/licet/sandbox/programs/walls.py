@@ -70,7 +70,7 @@ from licet.sandbox.programs.host_sockets import (
     ssh_variables,
 )
 from licet.sandbox.programs.output_directories import make_output_directories
-from licet.sandbox.programs.policy_cache import PLACE, PolicyCache, cache_of, cache_variables
+from licet.sandbox.programs.policy_cache import PLACE, OpenCache, PolicyCache, cache_of, cache_variables
 from licet.sandbox.programs.program_files import (
     GIT_SETTINGS,
     MADE_FILES,
@@ -268,7 +268,7 @@ class _CallWalls:
         )
         if self._lasting is not None:
             places = {**places, STATE if self._spaces else self._lasting.state: _EVERYTHING}
-        cache, cache_lock = self._opened_cache()
+        cache, opened_cache = self._opened_cache()
         if cache:
             kept = kept._replace(places={**kept.places, cache: self._cache.files if self._cache else ""})
         try:
@@ -291,6 +291,8 @@ class _CallWalls:
                 made[GIT_SETTINGS] = settings
                 common = (*common, KernelRule(GIT_SETTINGS, landlock.READ_FILE))
             elif settings:
+                # Git reads no file of the system where this variable is set, too.
+                environment.pop("GIT_CONFIG_NOSYSTEM", None)
                 environment.setdefault("GIT_CONFIG_SYSTEM", _file_in(scratch, settings))
             granted = _with_copies(paths.rules, shown)
             orders: dict[str, Any] = {
@@ -343,22 +345,22 @@ class _CallWalls:
             removed = None if self._spaces or self._lasting is not None else scratch
             meter = None if self._most is None else self._grant.meter
             refused = self._grant.note_unapproved
-            watch = LauncherClient(orders, self._egress(), removed, placeholders, meter, cache_lock, refused)
+            watch = LauncherClient(orders, self._egress(), removed, placeholders, meter, opened_cache, refused)
         except BaseException:
-            if cache_lock is not None:
-                os.close(cache_lock)
+            if opened_cache is not None:
+                os.close(opened_cache.lock)
             if not self._spaces and self._lasting is None:
                 scratches.remove(scratch)
             raise
         return replace(command, watch=watch)
 
-    def _opened_cache(self) -> tuple[str, int | None]:
+    def _opened_cache(self) -> tuple[str, OpenCache | None]:
         """Where the program finds the cache of its policy, and what keeps it; on a full disk there is none."""
         if self._cache is None:
             return "", None
         with suppress(OSError):
-            lock = self._cache.open(os.path.realpath(self._grant.reach.manifest.origin.file))
-            return PLACE if self._spaces else self._cache.files, lock
+            opened = self._cache.open(os.path.realpath(self._grant.reach.manifest.origin.file))
+            return PLACE if self._spaces else self._cache.files, opened
         return "", None
 
     def _removals(self, paths: KernelPaths, places: Iterable[str]) -> Mapping[str, Any]:
@@ -735,10 +737,10 @@ class LauncherClient:
         scratch: str | None,
         placeholders: Placeholders | None = None,
         meter: Meter | None = None,
-        cache_lock: int | None = None,
+        cache: OpenCache | None = None,
         refused_deletes: Callable[[Sequence[str], int], None] = lambda paths, count: None,
     ) -> None:
-        self._limits, self._cache_lock, self._refused_deletes = orders["limits"], cache_lock, refused_deletes
+        self._limits, self._cache, self._refused_deletes = orders["limits"], cache, refused_deletes
         self.has_jobs = bool(orders["namespaces"])  # the first process there lets a stopped program go on
         self._placeholders = placeholders or Placeholders()
         self._ending, ending = os.pipe()
@@ -769,18 +771,20 @@ class LauncherClient:
         with suppress(asyncio.CancelledError, OSError):
             await self._task
         self._near.close()
-        with suppress(BlockingIOError):  # no reason was reported
-            self._take_report(os.read(self._ending, LONGEST_ENDING).decode(errors="replace"))
-        os.close(self._ending)
-        if self._cache_lock is not None:
-            os.close(self._cache_lock)
-        self._placeholders.release()
-        if self._meter is not None:
-            self._meter.unshare_count()
-        if self._egress is not None:
-            await self._egress.close()
-        if self._scratch is not None:
-            await asyncio.to_thread(scratches.remove, self._scratch)
+        try:
+            with suppress(BlockingIOError):  # no reason was reported
+                self._take_report(os.read(self._ending, LONGEST_ENDING).decode(errors="replace"))
+        finally:
+            os.close(self._ending)
+            self._placeholders.release()
+            if self._meter is not None:
+                self._meter.unshare_count()
+            if self._egress is not None:
+                await self._egress.close()
+            if self._cache is not None:
+                await asyncio.to_thread(self._cache.close)
+            if self._scratch is not None:
+                await asyncio.to_thread(scratches.remove, self._scratch)
         return _start_error(bytes(self._said))
 
     def _take_report(self, text: str) -> None:
@@ -793,8 +797,11 @@ class LauncherClient:
         self._limit = next((reason for reason in _OF_LAUNCHERS if reason == name), "")
         self.detail = visible(detail) if self._limit else ""
         if refused:
-            report = json.loads(refused)
-            self._refused_deletes(report["paths"], report["count"])
+            paths, count = list[str](), 1
+            with suppress(ValueError, KeyError):  # it was cut, so at least one was refused
+                report = json.loads(refused)
+                paths, count = report["paths"], report["count"]
+            self._refused_deletes(paths, count)
 
     def limit(self, used: Used) -> Reason | Literal[""]:
         """Which limit ended the program, as the kernel and the first process of its namespace report it."""
