@@ -24,6 +24,7 @@ from licet.sandbox.kernel import (
     connections,
     counted_entries,
     cover_watch,
+    dumpable,
     entry_count,
     file_rights,
     frozen,
@@ -499,7 +500,7 @@ def _beside_the_machine(
     counted = _counting(count)
     counter = counted[0] if counted else None
     sockets = shared_sockets.SharedSockets(door, diagnostics, rights, counter)
-    beside: list[Judge] = [sockets, metadata.Metadata(rights)]
+    beside: list[Judge] = [sockets, metadata.Metadata(rights), dumpable.Dumpable()]
     roots = {root for tree in orders["trees"] for root in tree["roots"]}
     beside.append(new_names.NewNames(rights, roots, shared, counter))
     if orders["landlock"] < landlock.SIGNALS_SINCE:
