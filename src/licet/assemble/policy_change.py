@@ -241,14 +241,12 @@ def _writes_more(old: Manifest, new: Manifest) -> bool:
     return bool((more & WRITES).allow) or not class_fits(new.max_effect, old.max_effect)
 
 
-def _replace_lock(place: str, lock: Lock, path: str) -> None:
+def _replace_lock(place: Path, lock: Lock, path: Path) -> None:
     try:
         replace_file(place, write_lock(lock), 0o666, keep_mode=True)
     except OSError as error:
-        why = f"{place} cannot be written: {error.strerror}"
-        raise NotWritable(
-            f"{why}; {path} was changed, so nothing runs until `licet lock --update` has written it"
-        ) from None
+        why = f"{place} cannot be written: {error.strerror}; {path} was changed"
+        raise NotWritable(f"{why}, so nothing runs until `licet lock --update` has written the lock too") from None
 
 
 def put_in_force(change: PolicyChange, places: Places, state: State) -> Written:

@@ -146,7 +146,7 @@ def caches_command(clear: bool) -> None:
     """Show what programs of each policy have downloaded and kept, and its size.
 
     `licet run` and shell lines of coding agents give programs a cache of their policy, in licet's data directory. One
-    that holds more than 4 GiB is emptied before a run.
+    that holds more than 4 GiB is emptied after a run.
     """
     from licet.sandbox.programs.policy_cache import caches  # not on every system
 

@@ -432,7 +432,7 @@ def heading(surface: Surface) -> Iterator[tuple[str, str]]:
         for title, value in key.document(surface.of(key)).items():
             yield title, ", ".join(map(str, value)) if isinstance(value, list) else data_json(value).decode()
     if surface.allow_degraded:
-        yield "sandbox", "programs may run without namespaces, and can then see the names of all files (allow_degraded)"
+        yield "sandbox", "programs may run without namespaces and without a supervisor of their calls (allow_degraded)"
     if not surface.tools:
         yield "tools", "none: only commands, with `licet run`" if surface.commands else "none: nothing can be called"
 

@@ -305,8 +305,11 @@ def _asking_beside(*, fenced: bool) -> dict[str, CallRule]:
         ),
         errno.ENOPROTOOPT,
     )
-    # Nobody could look into an undumpable process, and so make no connection for it.
-    found["prctl"] = _if(ArgumentTest(0, (*_PRCTL, _SUBREAPER, _SECCOMP_RULES, _PDEATHSIG)))
+    # Nobody could look into an undumpable process, and so make no connection for it: see `dumpable`.
+    found["prctl"] = CallRule(
+        ((ArgumentTest(0, (*_PRCTL, _SUBREAPER, _SECCOMP_RULES, _PDEATHSIG)),),),
+        asked=((ArgumentTest(0, (_DUMPABLE,)), ArgumentTest(1, (0,))),),
+    )
     modes = (("chmod", 1), ("fchmod", 1), ("fchmodat", 2), ("fchmodat2", 2))
     found |= {name: CallRule((), asked=((ArgumentTest(mode, (0,), _SET_IDS),),)) for name, mode in modes}
     owners = (("chown", 1), ("fchown", 1), ("lchown", 1), ("fchownat", 2))

@@ -25,6 +25,7 @@ from licet.sandbox.kernel import (
     connections,
     counted_entries,
     cover_watch,
+    dumpable,
     entry_count,
     file_rights,
     frozen,
@@ -545,7 +546,7 @@ def _beside_the_machine(
     sockets = shared_sockets.SharedSockets(door, diagnostics, rights, counter, orders["sockets"])
     roots = {root for tree in orders["trees"] for root in tree["roots"]}
     names = new_names.NewNames(rights, roots, shared, counter, judged[0] if judged else None)
-    judges: list[Judge] = [sockets, metadata.Metadata(rights), names]
+    judges: list[Judge] = [sockets, metadata.Metadata(rights), dumpable.Dumpable(), names]
     if orders["landlock"] < landlock.SIGNALS_SINCE:
         judges.append(signals.Signals())
     seccomp.install(_filter_of_first(orders))
