@@ -639,3 +639,59 @@ def test_processes_and_entries_are_limited(tmp_path: Path) -> None:
     alive_at_the_end = [int(word) for word in ended.stdout_bytes.split()[2:3]]
     assert not alive_at_the_end or alive_at_the_end[0] <= 20
     assert os.getuid() or ended.reason == "LIMIT_PROCESSES"
+
+
+# A listener chooses its port, gives it up without closing the socket, and listens elsewhere with the same socket.
+MOVED = """
+import time
+s = socket.socket()
+s.setsockopt(socket.IPPROTO_IP, 51, (port << 16 | port).to_bytes(4, 'little'))  # IP_LOCAL_PORT_RANGE
+s.bind(('127.0.0.1', 0)); s.listen(); s.shutdown(socket.SHUT_RDWR)
+s.setsockopt(socket.IPPROTO_IP, 51, bytes(4))
+s.bind(('127.0.0.1', 0)); s.listen()
+open('free', 'w').close()
+while not os.path.exists('taken'):
+    time.sleep(0.01)
+print(socket.create_connection(('127.0.0.1', port), 20).recv(9))
+"""
+
+
+def test_a_port_that_a_listener_has_left_is_not_its_own(tmp_path: Path) -> None:
+    where = tmp_path.resolve()
+    with socket.create_server(("127.0.0.1", 0)) as picked:
+        port = picked.getsockname()[1]
+
+    def serve() -> None:
+        until(lambda: (where / "free").exists())
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
+            server.settimeout(10)
+            (where / "taken").touch()
+            client, _ = server.accept()
+            client.sendall(b"foreign")
+            client.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        held = [f"fs:{action}:{where}" for action in ("read", "write")]
+        said = Programs("no-namespaces", held).python(f"port = {port}\n{MOVED}", cwd=str(where))
+    finally:
+        (where / "free").touch()
+        thread.join(30)
+    if "Protocol not available" in said or "AddressInUse" in said:
+        pytest.skip("this kernel lets no socket choose its range of ports")
+    assert "ConnectionRefusedError" in said
+
+
+def test_a_link_to_the_process_itself_is_not_that_of_the_supervisor(tmp_path: Path) -> None:
+    where = tmp_path.resolve()
+    (where / ".env").write_text("TOKEN=secret")
+    code = (
+        "os.symlink('/proc/self', 'me')\n"
+        "print(f'Pid:\\t{os.getpid()}\\n' in open('me/status').read())\n"
+        "open('me/mem', 'rb').read(1)"
+    )
+    held = [f"fs:{action}:{where}" for action in ("read", "write")]
+    said = Programs("no-namespaces", held, deny=[f"fs:read:{where}/.env"]).python(code, cwd=str(where))
+    assert said.startswith(("True\n", "PermissionError", "OSError"))
+    assert "launcher" not in said

@@ -188,11 +188,16 @@ def test_what_restricts_itself_removes_nothing(tmp_path: Path) -> None:
         (where / "new").unlink()
 
 
-def test_no_other_way_to_remove_is_open(tmp_path: Path) -> None:
+@both_kinds
+def test_no_other_way_to_remove_is_open(kind: str, tmp_path: Path) -> None:
     where = project(tmp_path)
-    said, _ = run(where, f"{RAW}print(raw.syscall({number('io_uring_setup')}, 8, ctypes.create_string_buffer(120)))")
+    ring = f"{RAW}print(raw.syscall({number('io_uring_setup')}, 8, ctypes.create_string_buffer(120)))"
+    said, _ = run(where, ring, kind=kind)
     assert said == "-1\ndone\n"
-    said, _ = run(where, "os.rename('file', os.environ['TMPDIR'] + '/file')")
+    said, _ = run(where, "os.rename('file', os.environ['TMPDIR'] + '/file')", kind=kind)
+    assert "Invalid cross-device link" in said
+    assert names(where) == {"file", "dir"}
+    said, _ = run(where, "os.rename('dir', os.environ['TMPDIR'] + '/dir')", kind=kind)
     assert "Invalid cross-device link" in said
     assert names(where) == {"file", "dir"}
 

@@ -102,6 +102,22 @@ def test_a_link_of_a_program_in_place_of_the_socket_leads_nowhere(tmp_path: Path
         assert SAID not in programs(*held).python(TALK, str(link))
 
 
+@both_kinds
+def test_a_socket_that_a_program_may_have_put_there_is_not_reached(kind: str, tmp_path: Path) -> None:
+    directory = tmp_path.resolve() / "run"
+    directory.mkdir()
+    with greeting(directory / "admin.sock") as other:
+        granted = directory / "app.sock"
+        held = (f"socket:connect:{granted}", *(f"fs:{action}:{directory}" for action in ("read", "write", "delete")))
+        walled = Programs(kind, held, effect="full", deletes="session")
+        for move in ("link", "rename"):
+            walled.python(f"os.{move}({os.fspath(other)!r}, {os.fspath(granted)!r})")
+        assert SAID not in Programs(kind, held, effect="full").python(TALK, os.fspath(granted))
+        os.link(granted if granted.exists() else other, tmp_path / "second.sock")
+    outside = f"socket:connect:{tmp_path.resolve()}/second.sock"
+    assert SAID not in Programs(kind, (outside,), effect="full").python(TALK, f"{tmp_path.resolve()}/second.sock")
+
+
 def test_the_agent_of_ssh_is_named_where_its_socket_is_granted(server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSH_AUTH_SOCK", os.fspath(server))
     show = "print(os.environ.get('SSH_AUTH_SOCK'))"

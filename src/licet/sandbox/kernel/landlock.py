@@ -30,6 +30,7 @@ EXECUTE = _EXECUTE | READ_FILE  # the loader reads the program
 WRITE = _WRITE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SYM | _TRUNCATE  # without delete and rename, devices and FIFOs
 SPECIAL = _MAKE_FIFO | _MAKE_SOCK  # named pipes and unix sockets; seccomp decides whether a process can make them
 TERMINAL = _READ_FILE | _WRITE_FILE | _IOCTL_DEV
+MOVE = _REFER  # into another directory; the right is needed on both
 DELETE = _REMOVE_DIR | _REMOVE_FILE | _REFER  # together with WRITE also rename, within and across directories
 
 OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV  # other rights apply to directories only

@@ -198,7 +198,8 @@ class NewNames:
             wanted = (landlock.READ_FILE if mode in (os.O_RDONLY, os.O_RDWR) else 0) | (
                 landlock.WRITE_FILE if mode != os.O_RDONLY or flags & os.O_TRUNC else 0
             )
-            if rights & wanted != wanted:
+            # Elsewhere it may be a file of this process, such as one in /proc/self, to which a link in the tree leads.
+            if rights & wanted != wanted or not self._has(path_of(file)):
                 return -1
             if stat.S_ISFIFO(kind):
                 return os.dup(file)

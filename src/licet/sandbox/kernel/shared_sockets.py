@@ -220,7 +220,8 @@ class SharedSockets(Connections):
         try:
             copy = _copy_of(listener)
             try:
-                if copy < 0 or not _option(copy, _ACCEPTS):
+                # The same socket may have been bound anew, and this port may be a foreign one by now.
+                if copy < 0 or not _option(copy, _ACCEPTS) or _Peer(*_name_of(copy)) != peer:
                     with self._lock:
                         if self._ports.get(peer) == listener:
                             del self._ports[peer]
@@ -268,6 +269,7 @@ class SharedSockets(Connections):
             listener = _Listener(
                 os.fstat(made).st_ino, process_of(notice.thread), signed(notice.arguments[0]), takes_both
             )
+            self._forget_ports(listener.inode)
             self._ports.pop(peer, None)
             self._ports[peer] = listener
             while len(self._ports) > MOST_KNOWN_SOCKETS:
@@ -278,6 +280,13 @@ class SharedSockets(Connections):
             if os.fstat(made).st_ino in self._connecting and _option(made, _ACCEPTS):
                 raise OSError(errno.EBUSY, "a connection to it is being made")
             system_calls.syscall("shutdown", _number("shutdown"), made, how)
+            if not _option(made, _ACCEPTS):
+                self._forget_ports(os.fstat(made).st_ino)
+
+    def _forget_ports(self, inode: int) -> None:
+        """Forget where a socket has listened."""
+        for peer in [peer for peer, listener in self._ports.items() if listener.inode == inode]:
+            del self._ports[peer]
 
     # Unix sockets
 

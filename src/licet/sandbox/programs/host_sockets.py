@@ -42,7 +42,7 @@ class HostSocket(NamedTuple):
 
 
 def granted_sockets(reach: Reach) -> tuple[HostSocket, ...]:
-    """The sockets that a grant names and that are there; without those behind a link that a tool could have made."""
+    """The sockets that a grant names and that are there; without those that a tool could have put there."""
     sockets = []
     for rule in reach.grant.allow:
         if rule.domain != "socket" or rule.key == TOP or not reach.grant.has(Use(f"socket:connect:{rule.key}")):
@@ -53,8 +53,9 @@ def granted_sockets(reach: Reach) -> tuple[HostSocket, ...]:
         except OSError:  # it is not there, and the program finds that out itself
             continue
         closed = inside(real, held_paths(reach.grant).denied("read"))
-        changed = any(changeable(link, reach.manifest.ceiling) for link in links)
-        if stat.S_ISSOCK(about.st_mode) and not closed and not changed:
+        # What a program may write it could have moved or linked there: another socket of the host, too.
+        changed = any(changeable(path, reach.manifest.ceiling) for path in (real, *links))
+        if stat.S_ISSOCK(about.st_mode) and about.st_nlink == 1 and not closed and not changed:
             sockets.append(HostSocket(rule.key, real, about.st_dev, about.st_ino))
     return tuple(sockets)
 

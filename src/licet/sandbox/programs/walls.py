@@ -285,6 +285,9 @@ class _CallWalls:
                 held = held_paths(self._grant.capabilities)
                 environment = {**cache_variables(cache, command.environment, held), **environment}
             rights = {**places, cache: _EVERYTHING} if cache else places
+            if self._judges and not self._spaces:
+                # Scratch lies on a disk of the host, and goes with all that is in it: nothing is moved into it.
+                rights = {path: allowed & ~landlock.MOVE for path, allowed in rights.items()}
             common = _with_copies(tuple(self._rules(system, own, command.runtime, rights, real)), shown)
             made, settings = dict(made_files(environment["HOME"])), git_settings(self._grant.reach)
             if settings and self._spaces:
