@@ -25,7 +25,7 @@ PAGES = sorted({*BESIDES, *(ROOT / "docs").rglob("*.md")} - set(PLAYED))
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir())
 RECEIPT = re.compile(r"r-[0-9a-f]{8,}-\d+")
 GENERATED = re.compile(r"^<!-- generated: .*?^<!-- end -->", re.MULTILINE | re.DOTALL)
-MOST_PAGES, MOST_WORDS, MOST_WORDS_OF_A_HOW_TO = 41, 53_500, 599
+MOST_PAGES, MOST_WORDS, MOST_WORDS_OF_A_HOW_TO = 41, 54_900, 599
 MOST_WORDS_BESIDES_TABLES = 60  # of a page of generated tables, which is looked up and not read
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -629,6 +629,7 @@ sys.exit(1)
 """
 
 
+@pytest.mark.who
 def test_processes_and_entries_are_limited(tmp_path: Path) -> None:
     rules = (f"fs:read:{tmp_path}", f"fs:write:{tmp_path}")
     line = f"for i in 1 2 3 4 5 6 7 8; do mkdir {tmp_path}/$i || exit 7; done"

@@ -263,20 +263,22 @@ def test_deletes_and_renames_stay_inside(kind: str, attack: str, deletes: str, t
         assert (kept_state(where) == before) is (walls == kind), f"{walls}: {attack}"
 
 
-WORK = "cd {at} && echo a > x && mv x y && echo b > z && mv -f z y && mkdir d && rmdir d && cat y"
+OWN_WORK = "cd {at} && echo a > x && mv x y && echo b > z && mv -f z y && mkdir d && rmdir d && rm y && echo own"
 
 
 @both_kinds
 @pytest.mark.parametrize(("deletes", "works"), [("call", False), ("session", True), ("manifest", True)])
 @pytest.mark.parametrize("by", ["fs_reach", "grants"])
-def test_inside_a_program_removes_and_renames_if_that_was_approved(
+def test_inside_a_program_removes_what_was_there_if_that_was_approved(
     kind: str, deletes: str, works: bool, by: str, tmp_path: Path
 ) -> None:
     places = world(tmp_path.resolve() / "here")
     at = {"fs_reach": places["in"] / "sub", "grants": places["granted"]}[by]
-    ended = programs(kind, places, deletes).run("sh", "-c", WORK.format(at=at))
-    assert (ended.stdout_bytes == b"b\n") is works
+    (at / "old").write_text("before")
+    ended = programs(kind, places, deletes).run("sh", "-c", f"{OWN_WORK.format(at=at)} && rm old && echo old")
+    assert ended.stdout_bytes == (b"own\nold\n" if works else b"own\n")
     assert (b"ermission denied" in ended.stderr_bytes) is not works
+    assert (at / "old").exists() is not works
 
 
 @needs_namespaces

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -224,10 +223,9 @@ def test_one_command_from_a_receipt_has_the_whole_way_out(
     gate = Gate(load_manifest("desk.yaml"), [used], Backends.memory(ledger=ledger), on_misfit="deny")
     result = run_tool(gate, used.name, {"path": "/etc/x" if rule else "/srv/notes/x"})
     assert not result.ok
-    (command,) = re.findall(r"to allow it +see `licet (.*)`", explained(ledger, result.receipt))
-    told = licet(*(word.replace("MANIFEST", "desk.yaml") for word in shlex.split(command)), code=1)
+    told = explained(ledger, result.receipt)
     for line in expected:
-        assert line in told.stdout
+        assert line in told
 
 
 def test_wrong_arguments_are_not_for_a_manifest_to_allow(here: Path, ledger: SqliteLedger) -> None:

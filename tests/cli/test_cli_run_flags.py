@@ -217,11 +217,11 @@ def test_a_typed_address_is_reached_and_a_refusal_names_the_flag(desk: Path) -> 
         curl = ["--", "curl", "-sS", "--max-time", "60"]
         reached = licet(desk, "run", "--allow-net", f"127.0.0.1:{port}", *curl, f"http://127.0.0.1:{port}/")
         assert (reached.returncode, reached.stdout) == (0, "hello"), reached.stderr
-        other = licet(desk, "run", "--allow-net", "example.com", *curl, f"http://other.test:{port}/")
+        other = licet(desk, "run", "--allow-net", "example.com", *curl, "--fail", f"http://other.test:{port}/")
         assert f"add `--allow-net other.test:{port}`" in other.stderr
         # Unless it is named, this is the command's own loopback, where nothing listens.
         every = licet(desk, "run", "--allow-net", "*", *curl, f"http://127.0.0.1:{port}/")
-        name = licet(desk, "run", "--allow-net", f"localhost:{port}", *curl, f"http://localhost:{port}/")
+        name = licet(desk, "run", "--allow-net", f"localhost:{port}", *curl, "--fail", f"http://localhost:{port}/")
         assert f"write the address instead of the name, also as `--allow-net ADDRESS:{port}`" in name.stderr
         assert "hello" not in other.stdout + every.stdout + name.stdout
 

@@ -121,9 +121,8 @@ def test_what_programs_of_the_policy_may_write_is_not_followed(home: Path) -> No
         followed(home / "main" / "lib", lambda path: path == f"{main}/modules/lib/config")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives a directory away")
 def test_a_directory_of_another_user_is_not_followed(home: Path) -> None:
-    if os.getuid():
-        pytest.skip("only root gives a directory away")
     os.chown(home / "main" / ".git", 1234, 1234)
     with pytest.raises(NotFollowed, match="another user"):
         followed(home / "tree")

@@ -373,7 +373,7 @@ class _Line:
             self.says.append(f"the line ended {ended_by(finished.reason, finished.detail)}")
         code = finished.exit_code
         reach = self._call.registered.reach if self._call.registered is not None else None
-        self.says += _met(result, reach, only_keys=not code)  # what a line did without did not matter to it
+        self.says += _met(result, reach)
         return code if code >= 0 else 128 - code
 
 
@@ -381,12 +381,10 @@ def _receipt(result: Result) -> Sequence[str]:
     return (f"`licet receipts show {result.receipt}` says why",) if result.receipt else ()
 
 
-def _met(result: Result, reach: Reach | None, *, only_keys: bool) -> list[str]:
-    """What was refused, since many programs do not say it; of connections perhaps only requests with keys in them."""
+def _met(result: Result, reach: Reach | None) -> list[str]:
+    """What was refused, since many programs do not say it, and a line of an agent often ends with 0 all the same."""
     deletes = refused_deletes_line(result.events, reach)
     refused = [event for event in result.events if isinstance(event, CapabilityDenied) and not refused_delete(event)]
-    if only_keys:
-        refused = [event for event in refused if event.reason == "SECRET_NOT_DECLARED"]
     found = list(dict.fromkeys(visible(f"{one.capability} was refused") for one in refused))
     more = [f"{len(found) - REFUSALS_SHOWN} more were refused"] if len(found) > REFUSALS_SHOWN else []
     if any(one.reason in REASON_OF_DOMAIN.values() for one in refused) and result.receipt:

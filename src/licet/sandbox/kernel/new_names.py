@@ -85,10 +85,11 @@ class NewNames:
         """Make a call for its caller, refuse it, or leave it to the kernel."""
         if notice.name in _REMOVING and self._removals is not None and not self._is_shared(notice):
             self._removals.judge(calls, notice, may_block=may_block)
-        elif not self._concerns(notice):
+        elif notice.name in _TRUNCATING and is_marked(notice.thread):
+            raise OSError(errno.EACCES, "the caller has restricted itself")
+        elif notice.name not in _TRUNCATING and (not self._concerns(notice) or is_marked(notice.thread)):
+            # The own domain of a marked caller may be narrower. Before version 3 Landlock checks no truncation by path.
             self._leave(calls, notice)
-        elif is_marked(notice.thread):
-            self._leave(calls, notice)  # its own domain may be narrower
         elif notice.name in _OPENING:
             self._open(calls, notice, may_block=may_block)
         else:
