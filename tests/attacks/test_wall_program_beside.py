@@ -665,7 +665,7 @@ def test_a_port_that_a_listener_has_left_is_not_its_own(tmp_path: Path) -> None:
     def serve() -> None:
         until(lambda: (where / "free").exists())
         with suppress(OSError), socket.create_server(("127.0.0.1", port)) as server:
-            server.settimeout(10)
+            server.settimeout(2)
             (where / "taken").touch()
             client, _ = server.accept()
             client.sendall(b"foreign")
