@@ -81,17 +81,20 @@ def test_an_agent_whose_hooks_refuse_when_they_fail_is_not_asked_about(home: Pat
     assert QUESTION not in said
 
 
-def of_line(home: Path, directory: Path, session: str, line: str = "echo 1") -> str:
-    """What Claude Code's hook says of a shell line of a session that was started in a directory."""
+def of_call(home: Path, directory: Path, session: str, tool: str, given: Mapping[str, str]) -> str:
+    """What Claude Code's hook says of a call in a session that was started in a directory; empty if nothing."""
     event = {"hook_event_name": "PreToolUse", "session_id": session, "cwd": str(directory), "tool_use_id": "t"}
-    event |= {"prompt_id": "p", "permission_mode": "default", "transcript_path": "/t", "tool_name": "Bash"}
+    event |= {"prompt_id": "p", "permission_mode": "default", "transcript_path": "/t", "tool_name": tool}
     said = subprocess.run(
         [sys.executable, "-I", "-m", "licet", "hook", "claude", "PreToolUse"], cwd=directory, env=environment(home),
-        input=json.dumps(event | {"tool_input": {"command": line}}), capture_output=True, text=True, check=True,
-        timeout=PATIENCE,
+        input=json.dumps(event | {"tool_input": given}), capture_output=True, text=True, check=True, timeout=PATIENCE,
     ).stdout  # fmt: skip
-    decision: str = json.loads(said)["hookSpecificOutput"]["permissionDecision"]
+    decision: str = json.loads(said)["hookSpecificOutput"]["permissionDecision"] if said else ""
     return decision
+
+
+def of_line(home: Path, directory: Path, session: str, line: str = "echo 1") -> str:
+    return of_call(home, directory, session, "Bash", {"command": line})
 
 
 def elsewhere(home: Path, name: str) -> Path:
@@ -110,6 +113,15 @@ def test_install_asks_for_the_deletes_of_the_default_policy_too(home: Path) -> N
         assert of_line(home, elsewhere(home, name), f"s-{name}") == "allow"
     _, said = at_terminal(command("claude"), home, "y\n")
     assert "agree to renames" not in said
+
+
+def test_the_default_policy_denies_env_in_projects_that_are_made_later(home: Path) -> None:
+    assert at_terminal(command("claude", "--yes"), home, "")[0] == 0
+    other = elsewhere(home, "other")
+    for name in (".env", "notes.txt"):
+        (other / name).write_text("TOKEN=secret\n")
+    assert of_call(home, other, "s-1", "Read", {"file_path": str(other / ".env")}) == "deny"
+    assert of_call(home, other, "s-2", "Read", {"file_path": str(other / "notes.txt")}) in ("", "allow")
 
 
 def test_trust_agrees_to_the_deletes_of_the_default_policy_in_every_directory(home: Path) -> None:

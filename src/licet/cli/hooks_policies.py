@@ -107,7 +107,8 @@ def _default(here: Directories, policies: HookPolicies, tools: Mapping[str, Any]
     path = folder / "default.yaml"
     if is_there(path):
         return _there("", path, tools)
-    return PolicyPlan("", path, coding_policy("default", schema_path(path), installed_agents(), folder, tools))
+    agents = installed_agents()
+    return PolicyPlan("", path, coding_policy("default", schema_path(path), agents, folder, tools, everywhere=True))
 
 
 def _there(directory: str, path: Path, tools: Mapping[str, Any]) -> PolicyPlan:
