@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -113,6 +114,28 @@ def test_install_asks_for_the_deletes_of_the_default_policy_too(home: Path) -> N
         assert of_line(home, elsewhere(home, name), f"s-{name}") == "allow"
     _, said = at_terminal(command("claude"), home, "y\n")
     assert "agree to renames" not in said
+
+
+def test_each_question_says_what_a_yes_does_and_lists_are_folded(home: Path) -> None:
+    code, said = at_terminal(command("claude"), home, "y\nn\nn\n")
+    assert code == 0, said
+    above = [
+        said[: found.start()].splitlines()[-1] for found in re.finditer(r"write all of this\?|give this standing", said)
+    ]
+    assert len(above) == 3
+    assert all("a yes " in line for line in above), above
+    assert str(home / ".claude" / "settings.json") in above[0]
+    assert "names that other programs run or trust: --json lists them" in said
+    assert len(said.splitlines()) < 250
+
+
+def test_an_agent_behind_walls_as_well_needs_its_model_named_first(home: Path) -> None:
+    code, said = at_terminal(command("gemini"), home, "both\ny\nn\nn\n")
+    assert code == 0, said
+    (first,) = (line for line in said.splitlines() if line.startswith("  1. "))
+    assert "`generativelanguage.googleapis.com`" in first
+    assert "`GEMINI_API_KEY`" in first
+    assert str(home.parent / "project" / ".licet" / "licet.yaml") in first
 
 
 def test_the_default_policy_denies_env_in_projects_that_are_made_later(home: Path) -> None:
