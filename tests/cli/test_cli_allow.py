@@ -63,6 +63,7 @@ def test_a_standing_approval_goes_on_where_nothing_more_is_written(
     before = json.loads(run("approvals", "list", "--json").stdout)["requests"][0]
     code, said = at_terminal(("allow", *words), AGREE)
     assert code == 0, said
+    assert ("the delete still needs an approval" in said) == (words[0] == "delete")
     bound = {name for name, manifest in standing().items() if manifest == digest()}
     assert bool(bound) == goes_on
     assert (f"{STANDING}, goes on until it ends" in said) == goes_on

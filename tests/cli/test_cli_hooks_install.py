@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -81,17 +82,20 @@ def test_an_agent_whose_hooks_refuse_when_they_fail_is_not_asked_about(home: Pat
     assert QUESTION not in said
 
 
-def of_line(home: Path, directory: Path, session: str, line: str = "echo 1") -> str:
-    """What Claude Code's hook says of a shell line of a session that was started in a directory."""
+def of_call(home: Path, directory: Path, session: str, tool: str, given: Mapping[str, str]) -> str:
+    """What Claude Code's hook says of a call in a session that was started in a directory; empty if nothing."""
     event = {"hook_event_name": "PreToolUse", "session_id": session, "cwd": str(directory), "tool_use_id": "t"}
-    event |= {"prompt_id": "p", "permission_mode": "default", "transcript_path": "/t", "tool_name": "Bash"}
+    event |= {"prompt_id": "p", "permission_mode": "default", "transcript_path": "/t", "tool_name": tool}
     said = subprocess.run(
         [sys.executable, "-I", "-m", "licet", "hook", "claude", "PreToolUse"], cwd=directory, env=environment(home),
-        input=json.dumps(event | {"tool_input": {"command": line}}), capture_output=True, text=True, check=True,
-        timeout=PATIENCE,
+        input=json.dumps(event | {"tool_input": given}), capture_output=True, text=True, check=True, timeout=PATIENCE,
     ).stdout  # fmt: skip
-    decision: str = json.loads(said)["hookSpecificOutput"]["permissionDecision"]
+    decision: str = json.loads(said)["hookSpecificOutput"]["permissionDecision"] if said else ""
     return decision
+
+
+def of_line(home: Path, directory: Path, session: str, line: str = "echo 1") -> str:
+    return of_call(home, directory, session, "Bash", {"command": line})
 
 
 def elsewhere(home: Path, name: str) -> Path:
@@ -110,6 +114,37 @@ def test_install_asks_for_the_deletes_of_the_default_policy_too(home: Path) -> N
         assert of_line(home, elsewhere(home, name), f"s-{name}") == "allow"
     _, said = at_terminal(command("claude"), home, "y\n")
     assert "agree to renames" not in said
+
+
+def test_each_question_says_what_a_yes_does_and_lists_are_folded(home: Path) -> None:
+    code, said = at_terminal(command("claude"), home, "y\nn\nn\n")
+    assert code == 0, said
+    above = [
+        said[: found.start()].splitlines()[-1] for found in re.finditer(r"write all of this\?|give this standing", said)
+    ]
+    assert len(above) == 3
+    assert all("a yes " in line for line in above), above
+    assert str(home / ".claude" / "settings.json") in above[0]
+    assert "names that other programs run or trust: --json lists them" in said
+    assert len(said.splitlines()) < 250
+
+
+def test_an_agent_behind_walls_as_well_needs_its_model_named_first(home: Path) -> None:
+    code, said = at_terminal(command("gemini"), home, "both\ny\nn\nn\n")
+    assert code == 0, said
+    (first,) = (line for line in said.splitlines() if line.startswith("  1. "))
+    assert "`generativelanguage.googleapis.com`" in first
+    assert "`GEMINI_API_KEY`" in first
+    assert str(home.parent / "project" / ".licet" / "licet.yaml") in first
+
+
+def test_the_default_policy_denies_env_in_projects_that_are_made_later(home: Path) -> None:
+    assert at_terminal(command("claude", "--yes"), home, "")[0] == 0
+    other = elsewhere(home, "other")
+    for name in (".env", "notes.txt"):
+        (other / name).write_text("TOKEN=secret\n")
+    assert of_call(home, other, "s-1", "Read", {"file_path": str(other / ".env")}) == "deny"
+    assert of_call(home, other, "s-2", "Read", {"file_path": str(other / "notes.txt")}) in ("", "allow")
 
 
 def test_trust_agrees_to_the_deletes_of_the_default_policy_in_every_directory(home: Path) -> None:

@@ -19,6 +19,7 @@ from licet.assemble import review
 from licet.cli import init as init_look
 from licet.cli import init_preset
 from licet.cli.app import licet
+from licet.policy_files import secret_files
 from pins import trust
 
 TOOLS = """
@@ -134,6 +135,43 @@ def test_what_exists_is_denied_and_what_must_never_be_planted(here: Path) -> Non
     later = init_preset.coding_policy("coder", "x.json", (), here)
     assert '    - "fs:*:${workdir}/.env"' in later
     assert '    - "fs:write:${workdir}/.venv"' in later
+
+
+def test_a_policy_for_any_directory_denies_what_is_not_here(here: Path) -> None:
+    policy = init_preset.coding_policy("default", "x.json", (), here, {}, everywhere=True)
+    assert '    - "fs:*:${workdir}/.env"' in policy
+    assert '${workdir}/.venv"' not in policy
+
+
+SECRET = (".env.local", "packages/api/.env", "key.pem", "packages/api/credentials.json")
+NOT_SECRET = (".env.example", "token.py", ".npmrc", "node_modules/a/key.pem", "a\nb.pem")
+
+
+def test_files_that_hold_secrets_by_custom_are_denied_wherever_they_are(here: Path) -> None:
+    for name in (*SECRET, *NOT_SECRET):
+        (here / name).parent.mkdir(parents=True, exist_ok=True)
+        (here / name).write_text("x")
+    (here / "link.pem").symlink_to("key.pem")
+    (here / "dir.pem").mkdir()
+    text = init_preset.coding_policy("coder", "x.json", (), here)
+    (here / "licet.yaml").write_text(text)
+    assert review(here / "licet.yaml").problems == ()
+    denied = {line.split('"')[1].removeprefix("fs:*:${workdir}/") for line in text.splitlines() if '"fs:*:' in line}
+    assert denied == set(SECRET)
+    assert "NOT ALL OF THEM" in text
+    (here / "a\nb.pem").unlink()
+    assert "NOT ALL OF THEM" not in init_preset.coding_policy("coder", "x.json", (), here)
+
+
+@pytest.mark.parametrize(("limit", "number"), [("MOST_LOOKED_THROUGH", 2), ("MOST_SECRET_FILES", 2)])
+def test_a_search_for_secrets_is_bounded_and_says_so(
+    here: Path, monkeypatch: pytest.MonkeyPatch, limit: str, number: int
+) -> None:
+    monkeypatch.setattr(secret_files, limit, number)
+    for name in ("a.pem", "b.pem", "c.pem"):
+        (here / name).touch()
+    found = secret_files.secret_files(str(here))
+    assert (len(found.paths) <= number + 1, found.is_whole) == (True, False)
 
 
 def test_what_is_closed_and_missing_is_made_empty_and_said(here: Path) -> None:

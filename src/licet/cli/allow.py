@@ -357,6 +357,10 @@ def _show(change: PolicyChange, wish: Wish) -> None:
 def _consequences(change: PolicyChange, wish: Wish) -> list[str]:
     hosts = [use.target for use in wish.uses if use.domain == "network"]
     lines = [f"`{host}` {looks}" for host in hosts if (looks := mixed_look(host))]
+    approvals = change.new.approvals.delete
+    is_approved = approvals == "manifest" and change.standing is not None and change.standing_goes_on
+    if any(use.effect == "delete" for use in wish.uses) and not is_approved:
+        lines.append(f"the delete still needs an approval (`approvals.delete: {approvals}`): see `licet trust`")
     if not change.is_accepted:
         lines.append("the policy is not accepted as it is now, and stays so: `licet trust` accepts it")
     if change.standing is not None:

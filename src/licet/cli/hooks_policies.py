@@ -8,7 +8,8 @@ import difflib
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,8 @@ from licet.policy_files.load import load_own_manifest
 from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE
 from licet.policy_files.trust import is_accepted
 
+_DENIED_CHANGE = re.compile(r"\+ +- \"fs:(?:write|delete):")
+_FEW = 4  # lines that are not worth folding
 _SEARCHES = re.compile(r"searches .*\bweb\b")
 
 
@@ -107,7 +110,8 @@ def _default(here: Directories, policies: HookPolicies, tools: Mapping[str, Any]
     path = folder / "default.yaml"
     if is_there(path):
         return _there("", path, tools)
-    return PolicyPlan("", path, coding_policy("default", schema_path(path), installed_agents(), folder, tools))
+    agents = installed_agents()
+    return PolicyPlan("", path, coding_policy("default", schema_path(path), agents, folder, tools, everywhere=True))
 
 
 def _there(directory: str, path: Path, tools: Mapping[str, Any]) -> PolicyPlan:
@@ -135,7 +139,7 @@ def show_plan(plan: PolicyPlan, shown: str = "") -> None:
         old = shown.splitlines()
         differ = (line for line in difflib.ndiff(old, plan.text.splitlines()) if line[0] in "+-")
         lines = differ if shown else (f"+ {line}" for line in plan.text.splitlines())
-        for line in lines:
+        for line in _folded(lines):
             show(f"  {line}", colour="green" if line[0] == "+" else "red")
     else:
         show(f"the policy for {where}: {plan.path}{'' if plan.accepted else ' (not accepted yet)'}")
@@ -143,6 +147,17 @@ def show_plan(plan: PolicyPlan, shown: str = "") -> None:
         names = ", ".join(plan.lacks)
         text = f"it has no rules for {names}: yours about shell lines, which are named above, do not hold under it"
         show(f"  {text}", err=True, colour="yellow")
+
+
+def _folded(lines: Iterable[str]) -> Iterator[str]:
+    """Lines of a policy, with the many denied writes in one; denied reads, and what a policy lacks, are all shown."""
+    for is_denied, some in groupby(lines, lambda line: _DENIED_CHANGE.match(line) is not None):
+        names = list(some)
+        if not is_denied or len(names) < _FEW:
+            yield from names
+            continue
+        count = len({name.split('"')[1].partition("${workdir}")[2] for name in names})
+        yield f"+     … (no writes to {count} names that other programs run or trust: --json lists them)"
 
 
 def write_plan(plan: PolicyPlan, asking: Asking) -> tuple[bool, list[Problem]]:

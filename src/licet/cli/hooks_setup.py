@@ -30,6 +30,7 @@ from licet.cli.hooks_policies import (
     write_plan,
 )
 from licet.cli.init_mcp import Asking
+from licet.cli.init_preset import AGENTS as KNOWN_AGENTS
 from licet.cli.output import counted, fail, print_report, show, show_lines, show_problems, wants_json
 from licet.clients.jsonc import BadConfig
 from licet.clients.known import Unusable, read_own
@@ -111,7 +112,7 @@ def install(named: Sequence[str], scope: Scope | None, policy: Path | None, *, y
     ways = {one.agent.name: _way(one, asking) for one in plans}
     if walled := [one for one in plans if ways[one.agent.name] == "walls"]:
         plans = [one for one in plans if one not in walled]
-        _show_walls(walled)
+        _show_walls(walled, is_alone=not plans)
         if not plans:
             return
     good = [one for one in plans if not one.problem]
@@ -122,7 +123,7 @@ def install(named: Sequence[str], scope: Scope | None, policy: Path | None, *, y
     if not wants_json():
         _show(plans, written, rules, here, ways)
     is_settled = _is_settled(plans, written, policies.default)
-    if not good or asking.only_shows or not (is_settled or _agrees(rules, asking)):
+    if not good or asking.only_shows or not (is_settled or _agrees(good, written, rules, asking)):
         _report_nothing(plans, written, rules, asking)
     problems: list[Any] = []
     accepted = {}
@@ -158,10 +159,23 @@ def _way(plan: AgentPlan, asking: Asking) -> Way:
     return answer
 
 
-def _show_walls(plans: Sequence[AgentPlan]) -> None:
+def _show_walls(plans: Sequence[AgentPlan], *, is_alone: bool) -> None:
+    """Say how to start agents that get no hooks. With hooks of other agents, the policy of these is there already."""
     for one in plans:
         dialect = AGENTS[one.agent.name]
-        show(f"{dialect.product}: gets no hooks; start it so: {_WHOLE.format(dialect.program)}")
+        how = (_WHOLE if is_alone else _BOTH).format(dialect.program)
+        first = "" if is_alone else f", once this is done: {_named_model(one.agent.name)}"
+        show(f"{dialect.product}: gets no hooks; start it so: {how}{first}")
+
+
+def _named_model(agent: str) -> str:
+    """What a policy of hooks lacks for a whole agent behind walls: the host of its model, and its key."""
+    program = AGENTS[agent].program
+    known = next((one for one in KNOWN_AGENTS if one.program == program), None)
+    hosts = " and ".join(f"`{host}`" for host in known.hosts) if known else "the host"
+    keys = " or ".join(f"`{key}`" for key in known.keys) if known else "the name of the key"
+    product = AGENTS[agent].product
+    return f"add {hosts} under `destinations: allow`, and {keys} to `env`: the model of {product} and its key"
 
 
 def _require_outside(here: Directories, client: Sequence[str]) -> None:
@@ -181,11 +195,19 @@ def _is_settled(plans: Sequence[AgentPlan], written: Sequence[PolicyPlan], defau
     return is_there and not any(one.edits for one in plans)
 
 
-def _agrees(rules: Sequence[UserRules], asking: Asking) -> bool:
+def _agrees(
+    plans: Sequence[AgentPlan], written: Sequence[PolicyPlan], rules: Sequence[UserRules], asking: Asking
+) -> bool:
     if any(one.others or one.problems for one in rules) and not asking.agrees(
         "go on, although the rules named above will not hold for shell lines any more?"
     ):
         return False
+    if not asking.yes:
+        files = list(dict.fromkeys(str(edit.place.path) for one in plans for edit in one.edits))
+        hooks = f"puts hooks into {', '.join(files)}" if files else "leaves the hooks as they are"
+        new = ", ".join(str(one.path) for one in written if one.is_new)
+        show("")
+        show(f"a yes {hooks}, and {f'writes and accepts the policies {new}' if new else 'writes no policy'}")
     return asking.agrees("write all of this?")
 
 
@@ -356,7 +378,12 @@ def _report(
         if not yes
     ]
     steps += [step for one in written if accepted.get(str(one.path)) and (step := standing_step(one))]
-    both = [_BOTH.format(AGENTS[one.agent.name].program) for one in plans if ways[one.agent.name] == "both"]
+    walled = [one.agent.name for one in plans if ways[one.agent.name] == "both"]
+    both = [_BOTH.format(AGENTS[name].program) for name in walled]
+    policy = next((one.path for one in written if one.directory), None)
+    if policy is not None and walled:
+        again = f"; then `licet trust {shlex.quote(str(policy))}`"
+        steps = [*(f"in {policy}, {_named_model(name)}{again}" for name in walled), *steps]
     how = f"these so: {', '.join(both)}" if both else "as always"
     steps += [f"start your agents anew, {how}", "licet hooks status"]
 

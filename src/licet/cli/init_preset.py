@@ -28,6 +28,7 @@ from licet.policy_files.draft import CodingNeeds, closable, coding_text
 from licet.policy_files.limits import MOST_BYTES
 from licet.policy_files.load import load_own_manifest
 from licet.policy_files.policy_paths import PLACES, POLICY_DIRECTORY, WORKSPACE_FILE, policy_root
+from licet.policy_files.secret_files import SecretFiles, secret_files
 from licet.policy_files.trusted_paths import named_by_git
 
 
@@ -168,12 +169,16 @@ def coding_policy(
     agents: Iterable[CodingAgent],
     project: Path,
     tools: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    everywhere: bool = False,
 ) -> str:
     """A policy under which `licet run -- AGENT` works on one project.
 
     With `tools` it is for hooks of agents, which reach their models without it: it names neither hosts nor keys of
-    models, since every shell line would have them.
+    models, since every shell line would have them. One that holds `everywhere` is for directories that are not there
+    yet, so nothing is left open because it is missing now.
     """
+    secrets = SecretFiles((), True) if everywhere else secret_files(os.path.realpath(project))
     found, hooks, root = list(agents), tools is not None, os.path.realpath(project)
     needs = CodingNeeds(
         programs=(*(agent.program for agent in found), *_PROGRAMS),
@@ -182,7 +187,10 @@ def coding_policy(
         settings=[path for agent in found for path in agent.settings],
         interpreters=list(_interpreters(project)),
         packages=list(_packages(found, project)),
-        closed=[path for path in closable() if _is_closed(project, path)],
+        closed=[path for path in closable() if (everywhere and path == _ENV) or _is_closed(project, path)],
+        secrets=[path for path in secrets.paths if path != _ENV],
+        is_searched=secrets.is_whole,
+        everywhere=everywhere,
         led={os.path.relpath(path, root): why for path, why in named_by_git(root, os.path.expanduser("~")).items()},
         tools=tools,
     )
@@ -199,6 +207,7 @@ _MADE: dict[str, str | None] = {  # with the text of a file; None for a director
 }
 # Closed, there or not. The others are made in the course of the work, such as `.venv`, and closed if they are there.
 _ALWAYS = {trusted.path for trusted in TRUSTED if trusted.closing == "always"}
+_ENV = ".env"  # a policy for any directory closes it always: it is there in many
 _INSTRUCTIONS = {trusted.path for trusted in TRUSTED if trusted.why == INSTRUCTIONS}
 
 

@@ -268,7 +268,8 @@ def command(
       licet run --allow-read / --allow-net '*' -- … everything
 
     Repeat a flag to allow more. Of the variables, only PATH is passed on by itself. What other programs run or trust,
-    such as .git/hooks and .vscode, stays closed unless a flag names it. Add --save to keep the flags as a policy.
+    such as .git/hooks and .vscode, stays closed to writes unless a flag names it; a .env is read like any other file.
+    Add --save to keep the flags as a policy.
 
     With a policy the command gets what the policy allows, which must name its program under
     `process.allowed_binaries`; flags then only narrow it, and --tool narrows it to what one tool holds. MANIFEST is the

@@ -134,6 +134,9 @@ def _remove(ctx: click.Context, file: Path | None, state: State | None) -> None:
     ctx.exit(0 if found else 1)
 
 
+_MOST_EXCEPTIONS = 20  # more are counted: they only narrow what is agreed to
+
+
 class Standing(Struct, frozen=True):
     """The options of `licet trust` about a standing approval of deletes."""
 
@@ -189,11 +192,14 @@ def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> No
     show("its tools of class full, and its servers, may then delete and rename files below these without asking:")
     for rule in deletes.allow:
         show(f"  {short(str(rule))}")
-    for rule in deletes.deny:
-        show(f"  except {short(str(rule))}")
+    if len(deletes.deny) > _MOST_EXCEPTIONS:
+        show(f"  except {len(deletes.deny)} names that the policy denies, most as other programs run or trust them")
+    else:
+        show_lines(f"  except {short(str(rule))}" for rule in deletes.deny)
     if wanted.anywhere:
         show("${workdir} is each directory that a coding agent is started in, where it has no policy of its own")
     show(f"this holds for {counted(wanted.days, 'day')}, for this policy as it is now, on this machine")
+    show("a yes lets them delete and rename there without being asked; with a no they delete only what they have made")
     if not click.confirm("give this standing approval?", err=True):
         show(
             "no standing approval was given: programs delete only what they have made, and tools ask once a session",

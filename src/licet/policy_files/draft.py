@@ -456,6 +456,7 @@ _FOR_HOOKS = (
 )
 _CALLS = {False: "starts of `licet run`", True: "calls of agents, and starts of `licet run`"}
 _CHANGES = ("write", "delete")
+_MAY_HOLD_SECRETS = "it may hold secrets"
 _CLOSED = ((".env", ("*",), "it often holds passwords"), *((one.path, _CHANGES, one.why) for one in TRUSTED))
 
 
@@ -469,6 +470,9 @@ class CodingNeeds(Struct, frozen=True):
     interpreters: Sequence[str]  # directories that nobody could read otherwise
     packages: Sequence[str]  # the same, of packages of these agents
     closed: Sequence[str]  # names in the project, of those that programs of the user trust
+    secrets: Sequence[str] = ()  # files in the project that hold secrets by custom, besides those names
+    is_searched: bool = True  # whether all such files were found
+    everywhere: bool = False  # whether the policy is for directories that are not there yet
     led: Mapping[str, str] = {}  # further names in the project, to which its git leads, each with the reason
     tools: Mapping[str, Mapping[str, Any]] | None = None  # of agents that ask licet through hooks; None without hooks
 
@@ -492,7 +496,7 @@ def coding_text(agent: str, schema: str, needs: CodingNeeds) -> str:
         '      - "${workdir}"',
         *_settings(needs.settings),
         "",
-        *_denied(needs.closed, needs.led),
+        *_denied(needs),
         "",
         "  process:",
         "    # Programs that you may start with `licet run`. What these start in turn is behind the same walls:",
@@ -560,16 +564,38 @@ def closable() -> tuple[str, ...]:
     return tuple(path for path, _, _ in _CLOSED)
 
 
-def _denied(closed: Iterable[str], led: Mapping[str, str]) -> Iterator[str]:
+def _denied(needs: CodingNeeds) -> Iterator[str]:
     """What the agent may not read, or not change."""
     yield "  # What the agent may not read, or not change. Add what is here and not for a model."
-    left = [path for path in closable() if path not in closed]
-    text = f"Not here, or a link, and left open; to be denied once they are there and you rely on them: {_named(left)}."
-    yield from textwrap.wrap(text, 116, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
+    left = _named([path for path in closable() if path not in needs.closed])
+    if needs.everywhere:
+        yield from _comment(f"Left open, since work or builds make them, or they are rare: {left}.")
+        yield from _comment(
+            "Other files with secrets, such as `.env.local`, are not in this list, and can be read: a project that has "
+            "some needs a policy of its own, which `licet hooks install` and `licet init --preset coding` write there."
+        )
+    else:
+        yield from _comment(
+            f"Not here, or a link, and left open; to be denied once they are there and you rely on them: {left}."
+        )
+        yield from _comment(
+            "Files that hold secrets by custom are in this list as far as they were here when it was written: add "
+            "those that are made later. Take out a line if your programs need the file, and it is for a model too."
+        )
+        if not needs.is_searched:
+            yield from _comment("NOT ALL OF THEM: there are too many files here, or names that no rule can have.")
     yield "  deny:"
-    denied = (*(row for row in _CLOSED if row[0] in closed), *((path, _CHANGES, why) for path, why in led.items()))
+    denied = (
+        *(row for row in _CLOSED if row[0] in needs.closed),
+        *((path, ("*",), _MAY_HOLD_SECRETS) for path in needs.secrets),
+        *((path, _CHANGES, why) for path, why in needs.led.items()),
+    )
     for path, actions, why in denied:
         yield from (f"    - {double_quoted(f'fs:{action}:${{workdir}}/{path}')}  # {why}" for action in actions)
+
+
+def _comment(text: str) -> list[str]:
+    return textwrap.wrap(text, 116, initial_indent="  # ", subsequent_indent="  # ", break_on_hyphens=False)
 
 
 def _settings(paths: Sequence[str]) -> Iterator[str]:

@@ -47,6 +47,7 @@ MOST_LOOKED_THROUGH = (
     500_000  # names below those to write that are searched for the next, in a second; then they are closed
 )
 MOST_TRUSTED_PATHS = 1_000  # paths below those to write that other programs run or trust, and that are closed
+MOST_SECRET_FILES = 100  # files of a project that a new policy closes since they hold secrets by custom
 MOST_INCLUDED = 100  # files that the configuration of one repository of git includes, and that are closed
 LONGEST_GIT_SETTING = 1_000  # characters; a setting of git that is shown to programs
 LONGEST_GIT_FILE = 4 << 10  # bytes; a `.git` file, and others of git that hold one path

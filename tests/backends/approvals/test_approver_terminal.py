@@ -211,3 +211,18 @@ def test_the_question_stands_below_what_it_is_about(terminal: Terminal) -> None:
     lines = [line for line in terminal.shown.decode().splitlines() if line.strip()]
     assert " asks: " in lines[-2]
     assert "agree?" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("is_stored", "scope", "ends"),
+    [(False, "session", True), (True, "session", False), (False, "call", False), (True, "call", False)],
+)
+def test_a_question_says_until_when_a_yes_holds(
+    terminal: Terminal, tmp_path: Path, is_stored: bool, scope: str, ends: bool
+) -> None:
+    store = SqliteApprovals(tmp_path / "approvals.sqlite") if is_stored else None
+    person = terminal.type(b"n\n")
+    asked(TerminalApprover(store, terminal.open), question(scope))
+    person.join(60)
+    assert (b"until this command ends" in terminal.shown) == ends
+    assert b"until   " in terminal.shown

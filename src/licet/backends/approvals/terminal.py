@@ -69,7 +69,7 @@ class TerminalApprover:
             turn = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Lock())
             async with asyncio.timeout(question.expires_seconds), turn:  # waiting for another question counts too
                 with self._held():
-                    answered = await _ask(terminal, question)
+                    answered = await _ask(terminal, question, is_kept=self._keeps(question))
         except TimeoutError:
             return Answered("expired")
         except OSError:  # the terminal is gone, so there is no answer
@@ -81,9 +81,12 @@ class TerminalApprover:
 
     async def _is_answered(self, question: Question) -> bool:
         """Whether somebody has agreed for the whole session before, perhaps in another process."""
-        if not (_is_lasting(question) and isinstance(self._behind, ApprovalStore)):
-            return False
-        return await self._behind.has_answer(question)
+        store = self._behind
+        return isinstance(store, ApprovalStore) and _is_lasting(question) and await store.has_answer(question)
+
+    def _keeps(self, question: Question) -> bool:
+        """Whether a yes is stored, and so holds for other processes of the session until it expires."""
+        return isinstance(self._behind, ApprovalStore) and _is_lasting(question)
 
     async def _keep(self, question: Question, answered: Answered) -> None:
         """Store a yes for the whole session. If that fails, the yes still counts here, and is asked for again."""
@@ -104,11 +107,11 @@ def _is_lasting(question: Question) -> bool:
     return not (question.approval.use or question.approval.arguments)
 
 
-async def _ask(terminal: int, question: Question) -> Answered:
+async def _ask(terminal: int, question: Question, *, is_kept: bool) -> Answered:
     import termios
 
     request = request_of(question, int(time.time() * 1000))
-    lines = ["", *approval_lines(request, plain_data(plain_json(question.arguments)), is_kept=False)]
+    lines = ["", *approval_lines(request, plain_data(plain_json(question.arguments)), is_kept=is_kept)]
     lines.append(f"`{visible(request.tool)}` asks: {visible(question.why)}")  # last: the lines above may be many
     lasting = request.scope == "session"
     choice = "[y]es, [o]nly this call, [N]o" if lasting else "[y]es, [N]o"

@@ -134,6 +134,11 @@ def _of_class(reach: Reach, use: Use) -> Iterator[Edit]:
     wanted, manifest = weakest_class(use, tcp_named=True), reach.manifest
     if reach.effect is None or class_fits(wanted, reach.effect):
         return
+    if use.effect == "delete":  # such a class opens far more than deletes, and they would still have to be approved
+        lacks = [f"`max_side_effect_class: {wanted}`"]
+        lacks += [] if manifest.own.budget else ["a `budget`"]
+        lacks += ["an approval, as `approvals.delete` says"]
+        raise ByHand(f"a delete needs {', '.join(lacks[:-1])} and {lacks[-1]}: that is more than one delete")
     file, is_command = manifest.origin.file, reach.spec.origin == manifest.origin
     stated = [*(() if is_command or not reach.spec.effect else (reach.spec.effect,))]
     stated += [effect for admission in reach.admissions for effect, _ in admission.effects]

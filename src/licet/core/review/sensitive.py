@@ -577,14 +577,19 @@ def why_written(path: str, where: Whereabouts, reaches_git: Callable[[str], bool
     return ""
 
 
+def is_secret_file(name: str) -> bool:
+    """Whether a file holds secrets by custom, as its name says."""
+    name = name.lower().replace("\n", " ")
+    if not _SECRET_FILE.fullmatch(name) or _HARMLESS.fullmatch(name):
+        return False
+    return not _SOURCE.fullmatch(name) or name.startswith(("wp-config", "localsettings"))
+
+
 def _why_keys(path: str, directories: Container[str] = ()) -> str:
     parts = path.split("/")[1:]
     if not _KEY_DIRECTORIES.isdisjoint(parts):
         return "keys or credentials"
-    name = parts[-1].lower()
-    is_named_so = _SECRET_FILE.fullmatch(name) and not _HARMLESS.fullmatch(name) and path not in directories
-    if is_named_so and _SOURCE.fullmatch(name):
-        is_named_so = name.startswith(("wp-config", "localsettings"))
+    is_named_so = path not in directories and is_secret_file(parts[-1])
     usual = _usual(path)
     if is_named_so or _SECRET_OF_SYSTEM.fullmatch(usual) or inside(usual, _SECRET_PLACES):
         return "a file that may hold secrets"
