@@ -428,6 +428,26 @@ def test_the_line_about_closed_names_says_what_lists_them_all(desk: Path) -> Non
     assert (desk / "saved.yaml").read_text().count("fs:write:") >= int(more)
 
 
+@needs_namespaces
+def test_the_line_about_closed_names_begins_with_those_that_people_know(desk: Path) -> None:
+    said = licet(desk, "run", "--allow-read", ".", "--allow-write", ".", "--", "true").stderr
+    assert "run or trust it: .git, .envrc, .vscode and " in said
+
+
+@needs_namespaces
+def test_who_set_session_for_deletes_is_told_of_ask(desk: Path) -> None:
+    reach = {"read": ["${workdir}"], "write": ["${workdir}/out"]}
+    approvals = {"write": "manifest", "delete": "session"}
+    full = {"max_side_effect_class": "full", "budget": {"max_calls_per_day": 9}, "approvals": approvals}
+    (desk / "agent.yaml").write_text(
+        json.dumps({**POLICY, "capabilities": {**POLICY["capabilities"], "fs_reach": reach, **full}})
+    )
+    trust(desk / "agent.yaml", desk.parent / "home" / ".local" / "state")
+    ended = licet(desk, "run", "agent.yaml", "--", "sh", "-c", "rm out/file")
+    assert ended.returncode == 1, ended.stderr
+    assert "; or run with `--ask`\n" in ended.stderr
+
+
 WARNINGS = {
     "nothing to read": (["--allow-read", "nosuch"], "--allow-read nosuch allows nothing: there is no such file"),
     "never writable": (["--allow-write", sys.prefix], "allows nothing: the interpreter is never writable"),

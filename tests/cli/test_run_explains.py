@@ -185,6 +185,13 @@ def test_a_refusal_that_did_not_matter_is_in_the_receipt_alone(desk: Path, run: 
     assert sum(path.read_bytes().count(b"http:get@other.test:80") for path in state) >= 2  # one of each run
 
 
+def test_the_kind_of_the_terminal_is_passed_on_where_there_is_one(monkeypatch: pytest.MonkeyPatch, desk: Path) -> None:
+    monkeypatch.setenv("TERM", "xterm-of-a-person")
+    line = "echo kind=$(printenv TERM)."
+    assert "kind=xterm-of-a-person." in shown(line)[1]
+    assert "kind=." in piped(line)[1]
+
+
 def test_a_terminal_that_cannot_be_made_is_said_and_the_program_runs(desk: Path) -> None:
     without = f"import os, errno\ndef none(): raise OSError(errno.ENOSPC, 'no terminals')\nos.openpty = none\n{HERE}"
     code, said = at_terminal(["run", *FLAGS, "--", "sh", "-c", "test -t 1 && cat hidden/file"], program=without)

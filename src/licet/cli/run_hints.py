@@ -126,7 +126,8 @@ def show_closed(closed: "TrustedPaths | None") -> None:
     """Say on stderr, in one line, that the flags leave closed what other programs run or trust, if they reach any."""
     if closed is None or not closed.paths:
         return
-    paths = sorted(closed.paths, key=lambda path: not os.path.lexists(path))  # existing paths first
+    familiar = ("/.git/hooks", "/.git", "/.vscode", "/.envrc")  # existing paths first, then those that people know
+    paths = sorted(closed.paths, key=lambda path: (not os.path.lexists(path), not path.endswith(familiar)))
     names = ", ".join(visible(shown_path(path)) for path in paths[:CLOSED_SHOWN])
     more = f" and {len(paths) - CLOSED_SHOWN} more (`--save` lists them)" if len(paths) > CLOSED_SHOWN else ""
     text = f"not writable, since other programs run or trust it: {names}{more}"
@@ -300,6 +301,8 @@ def refusals(result: Result, reach: Reach | None, *, only_keys: bool = False) ->
     if only_keys:
         events = [event for event in events if event.reason == "SECRET_NOT_DECLARED"]
     deletes = refused_deletes_line(result.events, reach)
+    if deletes and reach is not None and reach.approvals.delete == "session":
+        deletes += "; or run with `--ask`"
     lines = (f"licet: {deletes}" if deletes else "", *(visible(refusal_line(event, reach)) for event in events))
     return list(dict.fromkeys(filter(None, lines)))
 
@@ -353,11 +356,12 @@ def _not_deleted(reach: Reach, path: str, *, degraded: bool) -> str:
     if not degraded and held_paths(reach.judged_deletes).covers("delete", path):
         return ""  # each delete was judged, and `refused_deletes_line` names those that were refused
     if reach.effect != "full":
-        why = f"the class is {reach.effect}; it takes full, and `approvals.delete: session` or `manifest`"
+        why = f"the class is {reach.effect}; it takes full, `approvals.delete: session` or `manifest`, and a budget"
     elif reach.free_deletes:
         why = "it is not inside `fs_reach.write`, or deletes there are denied"
     else:
-        why = f"it takes `approvals.delete: session` or `manifest` ({reach.delete_origin})"
+        asking = "; or run with `--ask`" if reach.approvals.delete == "session" else ""
+        why = f"it takes `approvals.delete: session` or `manifest` ({reach.delete_origin}){asking}"
     return f"`{visible(path)}` may be written, and not renamed or deleted: {why}"
 
 
