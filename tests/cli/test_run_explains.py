@@ -44,8 +44,11 @@ FAILURES = {
     "make": ("make -f in/Makefile", "`{desk}/in/made` may not be written"),
     "a compiler": ("gcc -o in/program in/program.c", "`{desk}/in/program` may not be written"),
     "git": ("git -C in/repository add file", "`{desk}/in/repository/.git/index.lock` may not be written"),
-    "rm": ("rm in/file", "`{desk}/in/file` may not be written"),
-    "mv": ("mv in/file out/file", "`{desk}/in/file` may not be written"),
+    "rm": (
+        "rm in/file",
+        "may not be removed or renamed, which takes writing its directory: no flag allows it; add `--allow-write in`",
+    ),
+    "mv": ("mv in/file out/file", "`{desk}/in/file` may not be removed or renamed"),
     "cat": (
         "cat hidden/file",
         "`{desk}/hidden/file` may not be read: no flag allows it; add `--allow-read hidden/file`",
