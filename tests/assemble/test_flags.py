@@ -109,6 +109,7 @@ WRONG = {
     "no directory": (Flags(write=("",)), "--allow-write", "expected a value"),
     "no host": (Flags(net=("",)), "--allow-net", "expected a value"),
     "no variable": (Flags(env=("",)), "--allow-env", "expected a value"),
+    "no socket": (Flags(socket=("",)), "--allow-socket", "is the variable that it was to come from empty?"),
     "another flag": (Flags(read=("--allow-write",)), "--allow-read", "found `--allow-write`"),
     "a star in a path": (Flags(read=("/srv/*/logs",)), "--allow-read", "a path without `*`"),
     "a variable of licet in a path": (Flags(read=("/srv/${workdir}",)), "--allow-read", "a path without `${`"),

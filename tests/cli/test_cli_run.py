@@ -474,6 +474,7 @@ HINTS = {
     "the line of the rule": ("echo x > out/closed", "is denied (agent.yaml:1)"),
     "it writes what no rule allows": ("echo x > in/new", "`{desk}/in/new` may not be written: no rule allows it"),
     "it deletes": ("rm out/kept", "`{desk}/out/kept` may be written, and not renamed or deleted: the class is"),
+    "all that deletes take": ("rm out/kept", "it takes full, `approvals.delete: session` or `manifest`, and a budget"),
     "it writes policy": ("echo x > agent.yaml", "`{desk}/agent.yaml` may not be written: policy files are never"),
     "it fails": ("exit 3", ""),
     "it says that something was refused": ("echo permission denied >&2; exit 1", ""),

@@ -370,6 +370,8 @@ def test_a_script_whose_interpreter_is_hidden_says_so(desk: Path) -> None:
 
 
 NOT_FOUND = {
+    "sh without namespaces": ("sh: 1: tool: Permission denied", True),
+    "a program that was given the name": ("touch: cannot touch 'tool': Permission denied", False),
     "sh": ("sh: 1: tool: not found", True),
     "bash": ("bash: line 1: tool: command not found", True),
     "zsh": ("zsh:1: command not found: tool", True),
@@ -395,6 +397,45 @@ def test_a_program_on_the_path_that_cannot_be_read_is_named(
     assert lines[:1] == ([f"{hint}`--allow-read {place}`"] if named else [])
     base = os.path.realpath(place / "bin" / "python3")
     assert not run_hints.programs_not_found(said, reach_of_flags(read=(".", str(place), os.path.dirname(base))))
+
+
+def test_a_program_that_a_shell_was_refused_is_no_file_to_write(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(desk)
+    monkeypatch.setattr(run_hints, "_TEMPORARY", ())  # where tests work
+    monkeypatch.setenv("PATH", environment_at(desk.parent / "env", "/usr/bin/python3")["PATH"])
+    said, reach = "sh: 1: {}: Permission denied", reach_of_flags(read=(".",))
+    assert not run_hints.hints(said.format("tool"), reach, str(desk), (), degraded=True, whole=True)
+    (hint,) = run_hints.hints(said.format("new"), reach, str(desk), (), degraded=True, whole=True)  # as bash says it
+    assert hint.endswith("add `--allow-write .`")
+
+
+# The flags, what the output says, and the end of the hint; none where the grant is no obstacle.
+REMOVALS = {
+    "rm": ({"read": (".",)}, "rm: cannot remove 'in/file': {}", "add `--allow-write in`"),
+    "git": ({"read": (".",)}, "error: unable to unlink old in/file: {}", "add `--allow-write in`"),
+    "node": ({"read": (".",)}, "Error: EACCES: {}, unlink 'in/file'", "add `--allow-write in`"),
+    "a file that is granted alone": (
+        {"read": (".",), "write": ("in/file",)},
+        "mv: cannot move 'in/file' to 'out/x': {}",
+        "which takes writing its directory: no flag allows it; add `--allow-write in`",
+    ),
+    "its directory is granted": ({"read": (".",), "write": ("in",)}, "rm: cannot remove 'in/file': {}", ""),
+    "a write": ({"read": (".",)}, "sh: 1: cannot create in/file: {}", "add `--allow-write in/file`"),
+}
+
+
+@pytest.mark.parametrize(("degraded", "error"), [(True, "permission denied"), (False, "Read-only file system")])
+@pytest.mark.parametrize("case", REMOVALS)
+def test_removing_takes_the_directory(
+    desk: Path, monkeypatch: pytest.MonkeyPatch, case: str, degraded: bool, error: str
+) -> None:
+    monkeypatch.chdir(desk)
+    monkeypatch.setattr(run_hints, "_TEMPORARY", ())  # where tests work
+    flags, said, expected = REMOVALS[case]
+    reach = reach_of_flags(**flags)
+    lines = run_hints.hints(said.format(error), reach, str(desk), (), degraded=degraded, whole=True)
+    assert bool(lines) is bool(expected), lines
+    assert not expected or lines[0].endswith(expected)
 
 
 @needs_namespaces
@@ -428,10 +469,37 @@ def test_the_line_about_closed_names_says_what_lists_them_all(desk: Path) -> Non
     assert (desk / "saved.yaml").read_text().count("fs:write:") >= int(more)
 
 
+@needs_namespaces
+def test_the_line_about_closed_names_begins_with_those_that_people_know(desk: Path) -> None:
+    said = licet(desk, "run", "--allow-read", ".", "--allow-write", ".", "--", "true").stderr
+    assert "run or trust it: .git, .envrc, .vscode and " in said
+
+
+@needs_namespaces
+def test_who_set_session_for_deletes_is_told_of_ask(desk: Path) -> None:
+    reach = {"read": ["${workdir}"], "write": ["${workdir}/out"]}
+    approvals = {"write": "manifest", "delete": "session"}
+    full = {"max_side_effect_class": "full", "budget": {"max_calls_per_day": 9}, "approvals": approvals}
+    (desk / "agent.yaml").write_text(
+        json.dumps({**POLICY, "capabilities": {**POLICY["capabilities"], "fs_reach": reach, **full}})
+    )
+    trust(desk / "agent.yaml", desk.parent / "home" / ".local" / "state")
+    ended = licet(desk, "run", "agent.yaml", "--", "sh", "-c", "rm out/file")
+    assert ended.returncode == 1, ended.stderr
+    assert "; or run with `--ask`\n" in ended.stderr
+
+
 WARNINGS = {
     "nothing to read": (["--allow-read", "nosuch"], "--allow-read nosuch allows nothing: there is no such file"),
     "never writable": (["--allow-write", sys.prefix], "allows nothing: the interpreter is never writable"),
     "keys": (["--allow-write", "~/.ssh"], "opens a place of keys and credentials to the command, which may write them"),
+    "a directory with keys in it": (
+        ["--allow-read", "~"],
+        "--allow-read {home} opens the directory to the command, and with",
+    ),
+    "the keys in it": (["--allow-read", "~"], " it ~/.ssh, a place of keys\n"),
+    "everything": (["--allow-read", "/"], "--allow-read / opens the directory to the command, and with it ~/.ssh"),
+    "a single file": (["--allow-write", "in/file"], "--allow-write in/file names a single file: the command may"),
     "nothing is wrong": (["--allow-read", ".", "--allow-write", "out"], ""),
 }
 
@@ -439,6 +507,7 @@ WARNINGS = {
 @pytest.mark.parametrize(("flags", "said"), WARNINGS.values(), ids=WARNINGS)
 def test_flags_that_allow_nothing_or_open_keys_are_named(desk: Path, flags: list[str], said: str) -> None:
     (desk.parent / "home" / ".ssh").mkdir()
+    said = said.format(home=desk.parent / "home")
     ended = licet(desk, "run", *flags, "--", "sh", "-c", "echo ran")
     assert (ended.returncode, ended.stdout) == (0, "ran\n")
     assert (said in ended.stderr, bool(ended.stderr)) == (True, bool(said)), ended.stderr

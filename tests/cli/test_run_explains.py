@@ -44,8 +44,11 @@ FAILURES = {
     "make": ("make -f in/Makefile", "`{desk}/in/made` may not be written"),
     "a compiler": ("gcc -o in/program in/program.c", "`{desk}/in/program` may not be written"),
     "git": ("git -C in/repository add file", "`{desk}/in/repository/.git/index.lock` may not be written"),
-    "rm": ("rm in/file", "`{desk}/in/file` may not be written"),
-    "mv": ("mv in/file out/file", "`{desk}/in/file` may not be written"),
+    "rm": (
+        "rm in/file",
+        "may not be removed or renamed, which takes writing its directory: no flag allows it; add `--allow-write in`",
+    ),
+    "mv": ("mv in/file out/file", "`{desk}/in/file` may not be removed or renamed"),
     "cat": (
         "cat hidden/file",
         "`{desk}/hidden/file` may not be read: no flag allows it; add `--allow-read hidden/file`",
@@ -183,6 +186,13 @@ def test_a_refusal_that_did_not_matter_is_in_the_receipt_alone(desk: Path, run: 
     assert (code, "refused network:http:get@other.test:80" in said) == (3, True)
     state = [path for path in (desk.parent / "state").rglob("*") if path.is_file()]
     assert sum(path.read_bytes().count(b"http:get@other.test:80") for path in state) >= 2  # one of each run
+
+
+def test_the_kind_of_the_terminal_is_passed_on_where_there_is_one(monkeypatch: pytest.MonkeyPatch, desk: Path) -> None:
+    monkeypatch.setenv("TERM", "xterm-of-a-person")
+    line = "echo kind=$(printenv TERM)."
+    assert "kind=xterm-of-a-person." in shown(line)[1]
+    assert "kind=." in piped(line)[1]
 
 
 def test_a_terminal_that_cannot_be_made_is_said_and_the_program_runs(desk: Path) -> None:

@@ -245,6 +245,7 @@ NARROWED = ("fs", "network", "env", "socket")  # the domains that flags are abou
 HTTPS = 443  # programs reach HTTPS through a tunnel, so this is the port that most of them need
 _PLACE = late_pattern(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?")
 _EVERYTHING = ("*", "/")
+_UNSET = "is the variable that it was to come from empty?"
 
 
 class BadFlag(ValueError):
@@ -296,8 +297,10 @@ def understood(flags: Flags, places: Places) -> Typed:
     words = tuple(f"--allow-{name}={value}" for name, values in named for value in values)
     # A program gets the variables that its policy names, and `*` names none: so they are listed.
     names = filter(_is_variable, sorted(os.environ)) if "*" in env else env
-    # Without PATH, `make` and compilers do not find the programs that they start.
-    return Typed(read, write, tuple(net.values()), tuple(dict.fromkeys(("PATH", *names))), words, flags.write, socket)
+    # Without PATH, `make` and compilers do not find the programs that they start; without TERM, `less` and `git log`
+    # do not know the terminal that the program has.
+    unnamed = ("PATH", "TERM") if "TERM" in os.environ and any(map(os.isatty, range(3))) else ("PATH",)
+    return Typed(read, write, tuple(net.values()), tuple(dict.fromkeys((*unnamed, *names))), words, flags.write, socket)
 
 
 def _path(flag: str, value: str, places: Places) -> str:
@@ -373,7 +376,9 @@ def _is_variable(name: str) -> bool:
 def _check(flag: str, value: str) -> None:
     """Refuse no value, and another flag that was taken for one."""
     if not value:
-        raise BadFlag(flag, "expected a value; everything is written `*`")
+        everything = "everything is written `*`"
+        is_socket = flag == "--allow-socket"
+        raise BadFlag(flag, f"expected a value; {_UNSET if is_socket else everything}")
     if value[0] == "-":
         raise BadFlag(
             flag, f"expected a value, found `{visible(value)}`; a name that begins with `-` is written `./-…`"

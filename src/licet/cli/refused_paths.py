@@ -23,6 +23,13 @@ _REFUSED = late_pattern(
     r"|no such file or directory|directory nonexistent|\b(?:EPERM|EACCES|EROFS|EXDEV|EBUSY|ENOENT)\b",
     re.IGNORECASE,
 )
+REMOVING = "removing: "
+# As coreutils, busybox, git and Node say it.
+_REMOVING = late_pattern(
+    r"\b(?:cannot|can't|could not|unable to|failed to) (?:remove|move|rename|unlink|delete)\b"
+    r"|\bE[A-Z]{3,}: [a-z -]+, (?:unlink|rename|rmdir|rm)\b",
+    re.IGNORECASE,
+)
 # Not the apostrophe of a word such as `can't`: a quote that opens has no letter before it, one that closes none after.
 _QUOTED = late_pattern(r"""(?<!\w)['"`‘“](.+?)['"`’”](?!\w)""")
 _CLOSING = late_pattern(r"""['"`’”](?!\w)""")
@@ -45,15 +52,19 @@ def last_lines(said: str) -> list[str]:
 
 
 def refused_paths(said: str, workdir: str) -> Iterator[tuple[str, str]]:
-    """The paths, made absolute, in lines that also have an error that a wall causes, each with that error."""
+    """The paths, made absolute, in lines that also have an error that a wall causes, each with that error.
+
+    The error of a line about removing or renaming begins with `REMOVING`.
+    """
     for line in last_lines(said):
         quoted = list(islice(_quoted(line), OUTPUT_NAMES_SEARCHED))
         is_quoted = bool(quoted) or _ERROR_FIRST.search(line) is not None
         quoted = [name for name in quoted if not _REFUSED.search(name)]  # Node also quotes the error: `code: 'EROFS'`
+        act = REMOVING if _REMOVING.search(line) else ""
         for error in islice(_REFUSED.finditer(line), OUTPUT_ERRORS_SEARCHED):
             for name in quoted if is_quoted else _name_before(line[: error.start()], workdir):
                 if name and "\0" not in name:
-                    yield os.path.normpath(os.path.join(workdir, name)), error[0].lower()
+                    yield os.path.normpath(os.path.join(workdir, name)), act + error[0].lower()
 
 
 def _quoted(line: str) -> Iterator[str]:

@@ -138,7 +138,7 @@ def chosen_policy(
         saved = saved_text(text, typed, program, closed.paths if closed else {}, places)
         _save(wanted.save, saved, writes=bool(typed.write))
     _make_missing(typed)
-    if not wants_json():
+    if not wants_json() and not wanted.quiet:
         show_closed(closed)
     if setting.organisation is not None:
         made = under_organisation(made, setting.organisation)
@@ -227,7 +227,7 @@ class _Split(click.Command):
 )
 @click.option("--tool", "name", metavar="NAME", help="Give the command only the permissions of this tool.")
 @click.option("--ask", is_flag=True, help="If the run needs approval, ask at this terminal.")
-@click.option("-q", "--quiet", is_flag=True, help="Do not say which walls the command met.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not say what stays closed, and which walls the command met.")
 @caller_options("run")
 @click.option(
     "--no-time-limit", is_flag=True, expose_value=False, help="Accepted, and not needed: only the policy limits time."
@@ -267,9 +267,9 @@ def command(
       licet run --allow-net 127.0.0.1:8080 -- …     another port than 443, the default
       licet run --allow-read / --allow-net '*' -- … everything
 
-    Repeat a flag to allow more. Of the variables, only PATH is passed on by itself. What other programs run or trust,
-    such as .git/hooks and .vscode, stays closed to writes unless a flag names it; a .env is read like any other file.
-    Add --save to keep the flags as a policy.
+    Repeat a flag to allow more. Of the variables, only PATH is passed on by itself, and at a terminal TERM. What other
+    programs run or trust, such as .git/hooks and .vscode, stays closed to writes unless a flag names it; a .env is read
+    like any other file. Add --save to keep the flags as a policy.
 
     With a policy the command gets what the policy allows, which must name its program under
     `process.allowed_binaries`; flags then only narrow it, and --tool narrows it to what one tool holds. MANIFEST is the

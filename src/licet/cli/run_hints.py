@@ -28,7 +28,7 @@ from licet.assemble.program import HTTPS, Typed, flag_of_path, opening_flag
 from licet.cli.advised_paths import leads_to_more, real_use, why_not_advised, written_at
 from licet.cli.limits import CLOSED_SHOWN, HINT_LINES
 from licet.cli.output import show
-from licet.cli.refused_paths import last_lines, refused_paths
+from licet.cli.refused_paths import REMOVING, last_lines, refused_paths
 from licet.core.algebra.rules import InvalidUse, Use, use_of_path
 from licet.core.algebra.scope import inside, is_address, visible
 from licet.core.algebra.set import CapabilitySet
@@ -107,7 +107,7 @@ def show_warnings(typed: Typed, reach: Reach | None, secrets: Path | None = None
         show(f"licet: --secrets {shown_path(secrets)} is {why}; move it elsewhere", err=True, colour="yellow")
     if not (typed.read or typed.write):
         return
-    from licet.core.review.sensitive import holds_keys  # runs without such flags do not need its long lists
+    from licet.core.review.sensitive import holds_keys, keys_below  # runs without such flags do not need its long lists
 
     for action, paths in (("read", typed.read), ("write", typed.write)):
         for path in paths:
@@ -117,16 +117,34 @@ def show_warnings(typed: Typed, reach: Reach | None, secrets: Path | None = None
                 text = leads
             elif holds_keys(path):
                 text = f"opens a place of keys and credentials to the command, which may {action} them"
+            elif keys := [key for key in keys_below(path, home_directory()) if _opens(reach, action, key)]:
+                others = " and other places of keys" if len(keys) > 1 else ", a place of keys"
+                text = f"opens the directory to the command, and with it {_below_home(keys[0])}{others}"
+            elif action == "write" and os.path.isfile(path):
+                text = "names a single file: the command may write it, and not remove or rename it"
             else:
                 continue
             show(f"licet: --allow-{action} {shown_path(Path(path))} {text}", err=True, colour="yellow")
+
+
+def _opens(reach: Reach, action: str, path: str) -> bool:
+    """Whether a path is there, and the grants reach it."""
+    with suppress(InvalidUse):
+        return os.path.lexists(path) and reach.grant.has(use_of_path(action, path))
+    return False
+
+
+def _below_home(path: str) -> str:
+    home = home_directory()
+    return f"~{path.removeprefix(home)}" if home and inside(path, (home,)) else path
 
 
 def show_closed(closed: "TrustedPaths | None") -> None:
     """Say on stderr, in one line, that the flags leave closed what other programs run or trust, if they reach any."""
     if closed is None or not closed.paths:
         return
-    paths = sorted(closed.paths, key=lambda path: not os.path.lexists(path))  # existing paths first
+    familiar = ("/.git/hooks", "/.git", "/.vscode", "/.envrc")  # existing paths first, then those that people know
+    paths = sorted(closed.paths, key=lambda path: (not os.path.lexists(path), not path.endswith(familiar)))
     names = ", ".join(visible(shown_path(path)) for path in paths[:CLOSED_SHOWN])
     more = f" and {len(paths) - CLOSED_SHOWN} more (`--save` lists them)" if len(paths) > CLOSED_SHOWN else ""
     text = f"not writable, since other programs run or trust it: {names}{more}"
@@ -172,6 +190,9 @@ def _wall(
     except InvalidUse:
         return ""
     shown = f"`{visible(path)}`"
+    is_refused = degraded or any(mark in error for mark in (*_ACROSS, *_READ_ONLY))
+    if error.startswith(REMOVING) and is_refused and (why := _not_removed(reach, path, workdir)):
+        return f"{shown} may not be {why}"
     # A closed name that was missing is there only while the program runs.
     if any(mark in error for mark in (*_ACROSS, *_READ_ONLY)) and (denied := _denied_because(reach, write)):
         return f"{shown} may not be written: {denied}"
@@ -186,6 +207,8 @@ def _wall(
         return f"{shown} may not be read: {closed_because(reach, read, 'fs_reach.read', workdir)}"
     if any(mark in error for mark in _ABSENT):
         return ""
+    if not os.path.lexists(path) and os.path.dirname(path) == workdir and _hidden(os.path.basename(path), reach):
+        return ""  # a shell that was refused to start a program says it like this; `programs_not_found` names that
     # What may not be written is mounted read-only; without a private root, Landlock says that it is not permitted.
     if (degraded or any(mark in error for mark in _READ_ONLY)) and os.path.lexists(os.path.dirname(path)):
         if reach.effect in (None, "read_only") and not _flags_lack(reach, write):
@@ -197,6 +220,21 @@ def _wall(
     if not os.path.lexists(path):
         return _without_new_names(reach, os.path.dirname(path)) if degraded and not whole else ""
     return _not_deleted(reach, path, degraded=degraded and not whole)
+
+
+def _not_removed(reach: Reach, path: str, workdir: str) -> str:
+    """That removing and renaming take writing the directory, where that is what lacks; else an empty text."""
+    directory = os.path.dirname(path)
+    try:
+        write, write_in_it = use_of_path("write", path), use_of_path("write", directory)
+    except InvalidUse:
+        return ""
+    if reach.grant.has(write_in_it) or _denied_because(reach, write) or not os.path.lexists(path):
+        return ""
+    if reach.effect in (None, "read_only") and not _flags_lack(reach, write_in_it):
+        return ""
+    why = closed_because(reach, write_in_it, "fs_reach.write", workdir, f"`{visible(directory)}`")
+    return f"removed or renamed, which takes writing its directory: {why}"
 
 
 def _of_socket(reach: Reach, path: str) -> str:
@@ -211,7 +249,7 @@ def _of_socket(reach: Reach, path: str) -> str:
     return f"`{visible(path)}` is a unix socket of the machine; {visible(opens)} opens it, and is {socket_power(path)}"
 
 
-def closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
+def closed_because(reach: Reach, use: Use, key: str, workdir: str, path: str = "the path") -> str:
     """The rule that denies a use that the output of a program names, or how to allow it, unless a person must decide.
 
     The program may never have asked for it, and only wants it: so nothing is advised about keys, homes, and what other
@@ -228,7 +266,7 @@ def closed_because(reach: Reach, use: Use, key: str, workdir: str) -> str:
         return denied
     if meant != use and reach.grant.has(meant):
         return f"it leads to `{visible(meant.target)}`, which is allowed: use that name"
-    return because(reach, meant, key, "the path" if meant == use else f"`{visible(meant.target)}`")
+    return because(reach, meant, key, path if meant == use else f"`{visible(meant.target)}`")
 
 
 def _denied_because(reach: Reach, use: Use) -> str:
@@ -300,6 +338,8 @@ def refusals(result: Result, reach: Reach | None, *, only_keys: bool = False) ->
     if only_keys:
         events = [event for event in events if event.reason == "SECRET_NOT_DECLARED"]
     deletes = refused_deletes_line(result.events, reach)
+    if deletes and reach is not None and reach.approvals.delete == "session":
+        deletes += "; or run with `--ask`"
     lines = (f"licet: {deletes}" if deletes else "", *(visible(refusal_line(event, reach)) for event in events))
     return list(dict.fromkeys(filter(None, lines)))
 
@@ -353,11 +393,12 @@ def _not_deleted(reach: Reach, path: str, *, degraded: bool) -> str:
     if not degraded and held_paths(reach.judged_deletes).covers("delete", path):
         return ""  # each delete was judged, and `refused_deletes_line` names those that were refused
     if reach.effect != "full":
-        why = f"the class is {reach.effect}; it takes full, and `approvals.delete: session` or `manifest`"
+        why = f"the class is {reach.effect}; it takes full, `approvals.delete: session` or `manifest`, and a budget"
     elif reach.free_deletes:
         why = "it is not inside `fs_reach.write`, or deletes there are denied"
     else:
-        why = f"it takes `approvals.delete: session` or `manifest` ({reach.delete_origin})"
+        asking = "; or run with `--ask`" if reach.approvals.delete == "session" else ""
+        why = f"it takes `approvals.delete: session` or `manifest` ({reach.delete_origin}){asking}"
     return f"`{visible(path)}` may be written, and not renamed or deleted: {why}"
 
 
@@ -374,7 +415,7 @@ _NAME = r"['\"`‘“]?([\w.+-]+)['\"`’”]?"
 # As sh, bash, zsh, make, env, Python and Node say it.
 _NOT_FOUND = late_pattern(
     rf": {_NAME}: (?:command )?not found\s*$|command not found: {_NAME}\s*$|spawn {_NAME} ENOENT"
-    rf"|: {_NAME}: no such file or directory\s*$|no such file or directory: {_NAME}\s*$",
+    rf"|: {_NAME}: (?:no such file or directory|permission denied)\s*$|no such file or directory: {_NAME}\s*$",
     re.IGNORECASE,
 )
 _OTHER_PYTHON = late_pattern(r"(?:^|(?<=\s))((?:/\S*/)?)(python[\d.]*): No module named ")  # the next one on PATH
@@ -388,9 +429,8 @@ def programs_not_found(said: str, reach: Reach | None) -> list[str]:
     for line in last_lines(said):
         for match in _NOT_FOUND.finditer(line):
             name = next(filter(None, match.groups()))
-            places = _on_path(name)
-            if places and not any(_readable(place, reach) for place in places):
-                found |= dict.fromkeys(_walls(name, places[0], reach))
+            if hidden := _hidden(name, reach):
+                found |= dict.fromkeys(_walls(name, hidden, reach))
         for match in _OTHER_PYTHON.finditer(line):
             places = _on_path(match[2])
             started = next((place for place in places if _readable(place, reach)), "")
@@ -398,6 +438,12 @@ def programs_not_found(said: str, reach: Reach | None) -> list[str]:
             if places and is_from_path and not _readable(places[0], reach):
                 found |= dict.fromkeys(_walls(match[2], places[0], reach))
     return list(found)
+
+
+def _hidden(name: str, reach: Reach) -> str:
+    """The first file of a program on PATH, if none of that name can be read; else an empty text."""
+    places = _on_path(name) if reach.grant.has(Use("env:read:PATH")) else []
+    return places[0] if places and not any(_readable(place, reach) for place in places) else ""
 
 
 def _on_path(name: str) -> list[str]:

@@ -603,6 +603,14 @@ def holds_keys(path: str) -> bool:
     return "/" in path and bool(_why_keys(path))
 
 
+def keys_below(path: str, home: str) -> list[str]:
+    """The places of keys and secrets that may be below a directory: in it, in the home and of the system."""
+    folders = [folder for folder in dict.fromkeys((home, path)) if folder and inside(folder, (path,))]
+    names = sorted(_KEY_DIRECTORIES, key=lambda name: (name != ".ssh", name))  # everybody knows that one
+    named = (f"{folder.rstrip('/')}/{name}" for folder in folders for name in names)
+    return [place for place in (*named, *_SECRET_PLACES) if inside(place, (path,))]
+
+
 def above_each(paths: Iterable[str]) -> set[str]:
     """Paths with every directory above them."""
     found: set[str] = set()
