@@ -193,7 +193,7 @@ def stand(path: Path, manifest: Manifest, wanted: Standing, *, asks: bool) -> No
     for rule in deletes.allow:
         show(f"  {short(str(rule))}")
     if len(deletes.deny) > _MOST_EXCEPTIONS:
-        show(f"  except {len(deletes.deny)} names that the policy denies, most as other programs run or trust them")
+        show(f"  except what {len(deletes.deny)} rules of the policy deny, most since other programs run or trust it")
     else:
         show_lines(f"  except {short(str(rule))}" for rule in deletes.deny)
     if wanted.anywhere:
