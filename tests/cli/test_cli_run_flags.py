@@ -142,7 +142,9 @@ def test_policy_files_and_the_state_stay_closed_to_every_flag(desk: Path) -> Non
     home = desk.parent / "home"
     line = f"echo x >> agent.yaml; rm agent.yaml; ls {home}/.local/state/licet/*; echo new > note; ls"
     found = licet(desk, "run", "--allow-read", "/", "--allow-write", str(desk.parent), "--", "sh", "-c", line)
-    assert found.stdout.split() == ["agent.yaml", "in", *NAMES, "my", "files", "note", "out", "secret"]
+    listed = found.stdout.split()  # with the names of what is closed there, which is not what this is about
+    assert {"agent.yaml", "in", *NAMES, "my", "files", "note", "out", "secret"} <= {*listed}
+    assert not [name for name in listed if name.startswith("ledger")]
     assert json.loads((desk / "agent.yaml").read_text()) == POLICY
 
 
