@@ -448,6 +448,7 @@ SHELL = """
 set -m
 sleep 60 & sleep 0.1; kill %1; wait %1; echo "job $?"
 timeout 0.2 sleep 60; echo "timeout $?"
+set +m  # a shell with jobs may wait no longer once it has seen that one was stopped
 (exec sleep 60) & last=$!; kill -STOP $last; kill -CONT $last; kill -9 $last; wait $last; echo "last $?"
 """
 
