@@ -269,7 +269,7 @@ def _refused_uses(entry: Mapping[str, Any]) -> tuple[Use, ...]:
                 raise ByHand("its name has characters that cannot be seen")
             try:
                 found[Use(text)] = None
-            except InvalidUse:  # such as an event that stands for many
+            except InvalidUse:  # such as an event that summarises many others
                 continue
     return tuple(found)
 

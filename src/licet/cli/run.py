@@ -380,7 +380,7 @@ def run_program(
         degraded = bool(result.programs and result.programs.missing)
         workdir = Places.here(setting.workdir).workdir
         # A command that succeeds may say what it could not do, as `git checkout` does. A refused connection did not
-        # matter to it, and the receipt has that; but whoever tried to send a key away is named in any case.
+        # matter to it, and the receipt has that; but an attempt to send a key away is named in any case.
         reach = ran.reach and with_linked_repository(ran.reach, workdir)
         whole = bool(result.programs and result.programs.is_whole)
         walls = hints(attached.said, reach, workdir, held, degraded=degraded, whole=whole)

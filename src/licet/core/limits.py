@@ -33,7 +33,7 @@ LONGEST_DRAFTED_NAME = 60  # characters of a name in a line of a drafted policy
 # Records
 MOST_PURPOSE = 500  # characters of the purpose of a session
 MOST_TEXTS = 1000  # different capabilities that one tally of refusals counts separately
-DELETES_SHOWN = 3  # paths of refused deletes that a person is told of; the receipt has more
+DELETES_SHOWN = 3  # paths of refused deletes in one message; the receipt has more
 MOST_DIGITS = 18  # digits of a count in a search that are read
 
 # Flow

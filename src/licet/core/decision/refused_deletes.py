@@ -1,4 +1,4 @@
-"""What a person is told of deletes that a program was refused because nobody has approved them."""
+"""The message about deletes that a program was refused because nobody has approved them."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
 """Warns about hosts whose letters are of several scripts: such a name may look like another one that everybody knows.
 
 A host like `apple.com` with a Cyrillic letter in it is another host. Rules have it as `xn--pple-43d.com`, which nobody
-reads as a name. So a reviewer is told how it looks, and of which scripts its letters are.
+reads as a name. The warning shows how the host looks, and names the scripts of its letters.
 """
 
 import unicodedata
